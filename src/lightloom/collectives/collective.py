@@ -349,13 +349,14 @@ class Collective:
 
     @property
     def rule(self) -> Rule:
-        """The promise of the kind: its parts, and who holds each part before and after."""
+        """What the kind promises: its parts ("one", a part for each of "ranks", or of ordered "pairs" of ranks), who
+        holds each part before and after ("own", "other", "root" or "every" rank), and whether parts are added up."""
         return RULES[self.kind]
 
     @property
     def parts(self) -> int:
-        """Number of parts of the data, of which chunks are equal pieces: 1, one a rank, or in an all-to-all
-        ``ranks``²."""
+        """Number of parts of the data, of which chunks are equal pieces: 1 in an all-reduce, a broadcast or a reduce,
+        ``ranks``² in an all-to-all (also with sizes), ``ranks`` in any other kind."""
         return {"one": 1, "ranks": self.ranks, "pairs": self.ranks**2}[self.rule.parts]
 
     @property
@@ -390,7 +391,7 @@ class Collective:
         """Return the rank that ``holder`` means for each part, −1 for every rank: [part].
 
         ``own`` is the source of a pair or the rank of the part's number, ``other`` the destination of a pair or by the
-        permutation, ``root`` rank 0.
+        permutation, ``root`` rank 0, ``every`` every rank. Part numbers of pairs are source · ranks + destination.
         """
         if holder == "own":
             return part // self.ranks if self.rule.parts == "pairs" else part

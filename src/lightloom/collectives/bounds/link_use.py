@@ -347,7 +347,7 @@ def degree_seconds(collective: Collective, fabric: Fabric) -> float:
 
     That is the first set-up and one conversion, and then the less of two times: of one set of circuits that serves all,
     over which data has its hops to go; and of circuits that are set at least twice, the larger of another set-up and of
-    what the rank that needs longest takes to receive (or send) its bytes.
+    one hop's delay with what the rank that needs longest takes to receive (or send) its bytes.
     """
     if collective.kind in OF_PARTS:
         demand = Demand(collective)

@@ -97,9 +97,10 @@ def lower_bound(
 
 def _farthest(collective: Collective, fabric: Fabric) -> tuple[float, str]:
     """Return the seconds in which signals of some rank reach the farthest one that must hear of it, relayed or not, and
-    the name of that distance.
+    the name of that distance, as "the distance between the farthest ranks".
 
-    Conversion is not included.
+    From or to the root in a kind that has one; else over all pairs of ranks or, where a kind's parts go between some of
+    them only, over these on a ring, and elsewhere the least latency between two ranks. Conversion is not included.
     """
     if collective.kind in (*ROOTED, *TO_OR_FROM_ROOT):
         to_root = collective.rule.after == "root"
@@ -206,10 +207,12 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
 
 
 def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[tuple[float, str]]:
-    """Return bounds of all-gathers and reduce-scatters on a ring whose circuits stand: (seconds, what sets it) each.
+    """Return the two bounds of an all-gather or a reduce-scatter on a ring by what standing circuits can do: (seconds,
+    what sets it) each.
 
-    ``least`` is what other bounds prove, in seconds. The first bound is at most a set-up on the way and a hop; the
-    second is never below ``least`` and the first one, nor raised by prices above two set-ups and a hop.
+    The first is that of :func:`relayed_seconds`, at most a set-up and a hop, as circuits may be set anew on the way.
+    The second is that of :func:`priced_seconds`, from the larger of ``least``, the seconds that other bounds prove, and
+    the first one on; prices raise it to two set-ups and a hop at most.
     """
     ranks, hop, twice = collective.ranks, _hop_seconds(fabric), fabric.setup_time + _hop_seconds(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
@@ -223,11 +226,13 @@ def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[
 
 
 def _all_to_all_bounds(collective: Collective, fabric: Fabric, hops: int) -> list[tuple[float, str]]:
-    """Return the bounds of an all-to-all on a ring: (seconds, what sets it) each, never more than a set-up and a hop.
+    """Return the one or two bounds of an all-to-all on a ring, some of whose blocks make at least ``hops`` hops on
+    standing circuits: (seconds, what sets it) each.
 
-    Blocks of ``hops`` hops that cross from one half of the ring to the other in the time left after their hops, always;
-    and, without taps, for more than two hops the standing circuits that first and last hops leave idle, for two hops
-    the ranks that join pairs (three hops' time at most). Circuits set a second time on the way take a set-up and a hop.
+    The first is that of blocks of ``hops`` hops that cross from one half of the ring to the other in the time left
+    after their hops. Where light cannot be tapped a second follows: for more than two hops by the standing circuits
+    that first and last hops leave idle, for two hops by the ranks that join pairs (three hops' time at most). None is
+    more than a set-up and a hop, which circuits take that are set a second time on the way.
     """
     ranks, hop, twice = collective.ranks, _hop_seconds(fabric), fabric.setup_time + _hop_seconds(fabric)
     seconds = _crossing_seconds(collective, fabric, hops)
@@ -268,7 +273,8 @@ def _circuit_ends(fabric: Fabric) -> int:
 
 
 def _hop_seconds(fabric: Fabric) -> float:
-    """Return the least seconds from the first bit that a lightpath sends to its reception."""
+    """Return the least seconds from the first bit that a lightpath sends to its reception: one conversion (the fabric's
+    overhead of a step) and the least latency between two ranks."""
     return fabric.step_overhead + fabric.neighbour_latency()
 
 
@@ -320,7 +326,7 @@ def _standing_hops(collective: Collective, fabric: Fabric) -> int:
 
 def _pairs_joined(fabric: Fabric, hops: int) -> int:
     """Return the most pairs of a rank of one half of the ring and a rank of the other that the circuits between the two
-    halves may join within ``hops`` hops."""
+    halves may join within ``hops`` hops: an upper bound, which may exceed the number of such pairs; 0 for no hop."""
     ranks, degree = fabric.ranks, _circuit_ends(fabric) * fabric.taps
     exactly: list[int] = [degree**k for k in range(hops)]
     pairs = sum(min(ranks, exactly[k]) * min(ranks, sum(exactly[: hops - k])) for k in range(hops))
@@ -328,11 +334,11 @@ def _pairs_joined(fabric: Fabric, hops: int) -> int:
 
 
 def _crossing_seconds(collective: Collective, fabric: Fabric, hops: int) -> float:
-    """Return the seconds of an all-to-all on a ring whose blocks make ``hops`` hops, save those that fewer hops may
-    join.
+    """Return a lower bound in seconds of an all-to-all on a ring whose blocks make at least ``hops`` hops on standing
+    circuits, save for as many as fewer hops may join.
 
-    Of blocks that cross from one half of the ring to the other, each hop is sent in what is left of the time after all
-    hops, or there is one hop more; the smaller of these two times counts.
+    It is ``hops`` hops and the seconds in which all channels between the two halves of the ring carry the blocks that
+    cross, over ``hops``, as blocks may cross in any of them; at most ``hops`` + 1 hops.
     """
     ranks, hop = collective.ranks, _hop_seconds(fabric)
     crossing = max(0, (ranks // 2) * -(-ranks // 2) - _pairs_joined(fabric, hops - 1)) * collective.nbytes / ranks

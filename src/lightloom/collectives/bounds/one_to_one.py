@@ -122,7 +122,8 @@ def _arc_seconds(demand: Demand, fabric: Fabric) -> tuple[float, str]:
 
 
 def distance_seconds(demand: Demand, fabric: Fabric) -> tuple[float, int]:
-    """Return the seconds in which the farthest part can arrive on a ring, and the links that some part passes at least.
+    """Return the seconds in which the farthest part can arrive on a ring (its latency, without bytes), and the links
+    that some part passes at least.
 
     Each part takes, for each of the two, the route that is better for it; each figure is the largest over the parts.
     """
@@ -135,6 +136,7 @@ def distance_seconds(demand: Demand, fabric: Fabric) -> tuple[float, int]:
 
 
 def link_seconds(demand: Demand, fabric: Fabric) -> float:
-    """Return the seconds that all links of a ring need together if every part takes the shorter way around."""
+    """Return the seconds that all links of a ring need together if every part takes the shorter way around: the sum of
+    bytes times links over the bandwidth of all links, both ways."""
     ahead = (demand.destination - demand.source) % fabric.ranks
     return float(demand.nbytes @ np.minimum(ahead, fabric.ranks - ahead)) / float(fabric.link_bandwidth().sum())

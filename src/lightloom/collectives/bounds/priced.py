@@ -91,8 +91,10 @@ def _coarse_prices(ranks: int, slots: Floats) -> Prices | None:
 
 
 def _slots(seconds: float, hop: float, share: float) -> Floats:
-    """Return the shares that a wavelength carries in first hops (1), and in each slot of one hop's length from the
-    second on, within ``seconds``: [level].
+    """Return the shares that a wavelength carries in first hops (1, whatever their time), and in each slot of one
+    hop's length from the second on, within ``seconds``, which must be at least two hops: [level].
+
+    What is left of a hop at the end is a slot of its own.
 
     Args:
         hop: seconds of a hop.
@@ -105,8 +107,9 @@ def _slots(seconds: float, hop: float, share: float) -> Floats:
 
 
 def length_classes(ranks: int, growth: float) -> tuple[list[int], Floats]:
-    """Return the longest length of each class, about ``growth`` times that of the class before, from 1 to ``ranks`` −
-    1, and the links of each length that lie within each class: [class, length]."""
+    """Return the longest length of each class, about ``growth`` times that of the class before and at least one more,
+    from 1 to ``ranks`` − 1, and of how many links of an edge of each length, 0 to ``ranks`` − 1, lie within each class:
+    [class, length]. Link number i of an edge, from 1, lies within the class of length i."""
     ends = [0, 1]
     while ends[-1] < ranks - 1:
         ends.append(min(max(ends[-1] + 1, round(growth * ends[-1])), ranks - 1))
@@ -160,23 +163,24 @@ class Prices:
         carries.
 
         Args:
-            before: levels up to which the first one has time.
-            after: level from which the second one has; either may carry first hops.
+            before: how many levels, from the first on, the first circuit has time for.
+            after: index of the level from which on the second one has time; it may carry first hops (level 0) too.
         """
         parts = (self._split[:before].sum(axis=0), self._split[0] + self._split[after:].sum(axis=0))
         length = np.arange(1, self._part.shape[1])
         return sum(float(((part @ self._part)[1:] / length).max()) for part in parts)
 
     def exceed(self, links: int, tries: int, around: tuple[int, int] | None = None) -> tuple[bool, int]:
-        """Return True once every tree was seen to cost more than there are links for a rank, and the number of prices
-        tried.
+        """Return (True, tries made) once the cheapest tree costs more, at the prices of one try, than there are links
+        for a rank: a proof that the time is too short; (False, ``tries``) if no try shows it, which proves nothing.
 
-        Prices are moved after each try, and stay where they end. False after ``tries`` tries proves nothing.
+        Prices are moved after each try towards the levels that the cheapest tree uses most, and stay where they end.
 
         Args:
             links: links of all wavelengths, both ways, for each rank.
             tries: most prices to try.
-            around: levels before, and after, a set-up on the way; None if there is no time for one.
+            around: number of levels before a set-up on the way, and index of the level after it, as
+                :meth:`carried_in_turn` takes them; None if there is no time for one.
         """
         count = np.zeros((len(self._capacity), self._part.shape[1]))
         for tried in range(tries):
@@ -200,9 +204,11 @@ class Prices:
 
 
 def ends_seconds(ranks: int, hop: float, block: float, channels: int) -> float:
-    """Return seconds of an all-to-all of three hops or more that no schedule on standing circuits beats.
+    """Return seconds of an all-to-all of three hops or more that no schedule on standing circuits of a ring beats.
 
-    Circuits serve one rank in the first hop's time, and in the last.
+    They are hop + floor(N² / 4) · block / (2 · channels) + 2 · max(0, hop − (N − 1) · block) for N ranks: one hop, the
+    links that all blocks pass, and twice what is left of a hop where a circuit has carried all blocks of one rank, as
+    circuits serve one rank in the first hop's time, and in the last.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
@@ -213,7 +219,8 @@ def ends_seconds(ranks: int, hop: float, block: float, channels: int) -> float:
 
 
 def two_hops_join(ranks: int, channels: int, ends: int) -> bool:
-    """Return True if two hops may join all pairs of ranks; False is a proof that they cannot.
+    """Return True if two hops over standing circuits of a ring may join all pairs of ranks; False is a proof that they
+    cannot.
 
     Args:
         channels: wavelengths of each link, each way.
@@ -238,21 +245,22 @@ def blocks_in_two_hops(ranks: int, channels: int) -> float:
 
 
 def _links_left(ranks: int, channels: int) -> tuple[float, float, float, float]:
-    """Return the coefficients of a cubic polynomial in G, highest power first, which is below 0 where links do not
-    suffice for two hops: links that are left, times G (G + 2).
+    """Return the coefficients of a cubic polynomial in G, the blocks that a wavelength of a link carries in each of two
+    hops, highest power first; it is below 0 where links do not suffice for an all-to-all in two hops.
 
-    They are links times the blocks G that they carry in each hop, less what all blocks need, for each rank, blocks
-    weighted as in the proof.
+    With links L = 2 · ``channels`` for each rank and D = floor(``ranks``² / 4), the links that one rank's blocks pass
+    at least, they are L, 3 L − D, 2 L − 2 D and 8 L D.
     """
     distances, links = float(ranks * ranks // 4), 2.0 * channels
     return links, 3 * links - distances, 2 * links - 2 * distances, 8 * links * distances
 
 
 def _most_blocks(ranks: int, channels: int, ends: int) -> float:
-    """Return the most blocks, or their equivalent, that a circuit brings as far as it is long in first hops of an
-    all-to-all within two hops.
+    """Return the most blocks that a circuit carries in first hops of an all-to-all within two hops, where a block that
+    turns back in its second hop, so that links are in vain, counts less.
 
-    Where a block turns back in its second hop, as many of its links are in vain, and no two turn back equally far.
+    It is the least of ``ends`` and w + t with w = ``channels``, where t = w − w (w + 1) / N for N ranks if w is at most
+    N / 2, else (N / 2 − 1) / 2.
 
     Args:
         channels: wavelengths of each link, each way.

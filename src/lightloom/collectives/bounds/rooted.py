@@ -120,7 +120,7 @@ def _later_links_fit(ranks: int, direction_hops: float, hops: float) -> bool:
 
 
 def _smallest(counts: Floats, needed: float) -> float:
-    """Return the sum of the ``needed`` least costs, of which there are ``counts[c]`` of cost c: [cost].
+    """Return the sum of the ``needed`` least costs, of which there are ``counts[c]`` of cost c: [cost], from cost 0 on.
 
     Those that need more than all counts cost as much as the next cost.
     """
@@ -131,7 +131,7 @@ def _smallest(counts: Floats, needed: float) -> float:
 @lru_cache(maxsize=16)
 def _attachments(ranks: int) -> Floats:
     """Return how many attachments of a tree of each depth cost exactly so many links, at most 1e30, the coefficients of
-    ((1 + x) / (1 − x))^depth: [depth, cost], both from 0, costs up to ``ranks`` or 512.
+    ((1 + x) / (1 − x))^depth: [depth, cost], both from 0, costs up to the lesser of ``ranks`` and 512.
 
     There are 2 √``ranks`` + 8 depths, a few times the one from which on no attachment need cost more than two.
     """
@@ -146,7 +146,8 @@ def _attachments(ranks: int) -> Floats:
 
 
 def _used_until(ranks: int, hops: float) -> float:
-    """Return the integral of C(N, ⌊x⌋), the link uses of a broadcast within x hops, over x from 1 to ``hops``."""
+    """Return the integral of C(N, ⌊x⌋), the link uses of a broadcast to N = ``ranks`` ranks of a ring within x hops,
+    over x from 1 to ``hops``, 1 or more."""
     table = _uses_summed(ranks)
     whole = min(int(hops), len(table) - 1)
     return float(table[whole - 1] + (hops - whole) * (table[whole] - table[whole - 1]))
@@ -263,10 +264,11 @@ class Search:
         self.tried = 0
 
     def excludes(self, hops: float, tries: int) -> bool:
-        """Return True if one of at most ``tries`` prices shows the time of ``hops`` hops, more than 2, to be too short
-        for a broadcast.
+        """Return True if one of at most ``tries`` sets of prices shows the time of ``hops`` hops, more than 2, to be
+        too short for a broadcast on a ring whose circuits stand; False proves nothing.
 
-        The prices with the largest gain are kept, and the next time begins with them.
+        The prices under which the cheapest tree exceeds the links that there are by most are kept, and the next call
+        begins with them.
         """
         capacity = capacities(hops)
         best = self._begin(capacity)
@@ -283,13 +285,15 @@ class Search:
         return most > 0
 
     def prices(self, prices: RootedPrices, capacity: Floats) -> tuple[Floats, Floats, float]:
-        """Return prices of usual lightpaths and the root's first ones, [slot, length] each, and what root's ends add,
-        from prices by class of lengths.
+        """Return prices of usual lightpaths and the root's first ones, [slot, length] each, lengths from 0, and what
+        root's ends add, 0 or more, from prices by class of lengths.
 
-        Prices are scaled so that what a lightpath carries in all slots costs no more than its length, or, where it
-        begins at the root, no more than its length and what the root's ends add.
+        Usual prices are 0 in the first slot, in which only the root sends, and scaled so that what a lightpath carries
+        in all slots costs no more than its length. The root's are never below them and not scaled: what the root's ends
+        add is the most by which what one of its lightpaths carries costs more than its length.
 
         Args:
+            prices: prices of a link within each class of lengths, and of an end at the root.
             capacity: share of a hop's time that each slot has: [slot].
         """
         length, part = self._length, self._part
@@ -300,10 +304,14 @@ class Search:
         return usual, first, max(0.0, float((capacity @ first - length)[1:].max()))
 
     def gain(self, prices: RootedPrices, capacity: Floats) -> float:
-        """Return by how much the cheapest tree costs more, under these prices, than the links that there are for a
-        byte: above 0 only if the time is proved too short. The tree is kept for the programme, and the try is counted.
+        """Return by how much the cheapest tree costs more, under these prices, than the links and root's ends that
+        there are for a byte: above 0 only if the time is proved too short, and then by how much more of them it takes.
 
-        ``capacity`` is the share of a hop's time that each slot has: [slot].
+        The tree's counts of lightpaths are kept for the linear programme, and the try is counted.
+
+        Args:
+            prices: prices of a link within each class of lengths, before they are scaled (:meth:`prices`).
+            capacity: share of a hop's time that each slot has: [slot].
         """
         usual, first, end = self.prices(prices, capacity)
         count, first_count = np.zeros_like(usual), np.zeros_like(usual)
@@ -325,11 +333,11 @@ class Search:
         return RootedPrices(*(stretched(prices, slots) * before / slots for prices in self.best))
 
     def _programme(self, capacity: Floats) -> RootedPrices | None:
-        """Return the best prices as far as the trees found tell, by a linear programme, or None if they leave nothing
-        to gain.
+        """Return the prices, by class of lengths, under which the cheapest of the trees found so far exceeds most what
+        links there are, by a linear programme; None if no prices do, or the programme is not solved.
 
-        Variables: usual prices, those of the root, what the root's ends add, and the cost of the cheapest tree.
-        ``capacity`` is the share of a hop's time that each slot has: [slot].
+        Its variables, in this order: usual prices, those of the root, what the root's ends add, and the cost of the
+        cheapest tree. ``capacity`` is the share of a hop's time that each slot has: [slot].
         """
         from scipy.optimize import linprog
 
@@ -361,8 +369,9 @@ class Search:
         return RootedPrices(x[:usual].reshape(slots, classes), x[usual:both].reshape(slots, classes + 1))
 
     def _row(self, tree: tuple[Floats, Floats], slots: int) -> Floats:
-        """Return the linear program's constraint that the cheapest tree costs no more than this one, as a row of
-        coefficients; zeros if the tree needs more than ``slots`` slots.
+        """Return the linear programme's constraint that the cheapest tree costs no more than this one, as a row of
+        coefficients whose product with the variables is at most 0; zeros if the tree needs more than ``slots`` slots.
+        Variables are prices of usual lightpaths, of the root's, what its ends add, and the cost of the cheapest tree.
 
         ``tree`` has how many usual lightpaths, and how many first ones of the root, it uses: [slot, class of lengths]
         each.
