@@ -102,10 +102,11 @@ class Algorithm:
         Only the first of these that fails is named, in this order: whether the fabric joins any two ranks; whether the
         model can charge the algorithm ("paper" cannot where the schedule depends on the size); the kind; reduction in
         the network or a ring with wavelengths, where needed; failed parts of the fabric, of which only algorithms
-        that build by size know; transceivers and wavelengths of a link, the most ranks of an all-to-all, an even number
-        of ranks; what else the algorithm declines; lightpaths longer than light reaches; and memory for its rows. A
-        barrier, an all-to-all-v or a reduce-scatter-v that the algorithm does not list is judged as the all-gather,
-        all-to-all or reduce-scatter whose schedules serve it.
+        that build by size know; transceivers for sending both ways, the most ranks of an all-to-all, an even number of
+        ranks, and the wavelengths of a link, also those that a striped form bundles; what else the algorithm declines;
+        lightpaths longer than light reaches; and memory for its rows. A barrier, an all-to-all-v or a reduce-scatter-v
+        that the algorithm does not list is judged as the all-gather, all-to-all or reduce-scatter whose schedules serve
+        it.
         """
         carrier = CARRIED_AS.get(kind, kind)
         if kind not in self.kinds and carrier in self.kinds:

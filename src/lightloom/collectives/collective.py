@@ -117,8 +117,8 @@ class Sizes:
 
 
 def zipf_sizes(ranks: int, exponent: float, seed: int = 0, *, pairs: bool = True) -> Sizes:
-    """Return sizes by Zipf's law: the k-th most popular rank receives a share proportional to k^−s of what every rank
-    sends, itself included; which rank is the k-th is drawn at random.
+    """Return sizes by Zipf's law, shares that add up to 1: the k-th most popular rank receives a share proportional to
+    k^−s of what every rank sends, itself included; which rank is the k-th is drawn at random.
 
     Args:
         exponent: s in k^−s, not negative; 0: all are equal.
@@ -141,7 +141,7 @@ def measured_sizes(path: Path) -> tuple[Sizes, float]:
     """Return the sizes that a CSV file lists in bytes, as shares that add up to 1, and their sum in bytes.
 
     The file has a line for each source with an entry for each destination, or one line or column with an entry for each
-    rank. Blank lines are skipped.
+    rank, and no header. Empty lines are skipped.
 
     Raises:
         ConfigError: a file that cannot be read, or whose entries are not numbers, not as many in each line, or no valid
@@ -165,12 +165,13 @@ def measured_sizes(path: Path) -> tuple[Sizes, float]:
 
 
 def read_sizes(text: str, ranks: int, *, pairs: bool) -> tuple[Sizes, float | None]:
-    """Return sizes of the form ``zipf:EXPONENT[:SEED]``, or those of a CSV file, and the sum of a file's sizes in
-    bytes, which is None for Zipf's law.
-
-    Neither ``ranks`` nor ``pairs`` matters for a file.
+    """Return sizes that a text states, as shares that add up to 1, and the sum of a file's sizes in bytes, which is
+    None for Zipf's law.
 
     Args:
+        text: ``zipf:EXPONENT[:SEED]``, the seed by default 0, or the path of a CSV file of bytes, which ends in
+            ``.csv``; neither ``ranks`` nor ``pairs`` matters for a file.
+        ranks: number of ranks.
         pairs: sizes of ordered pairs of ranks, otherwise of ranks.
 
     Raises:

@@ -54,8 +54,9 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
     """Return sources and destinations, [transfer] each, of the steps of doubling, one pair of arrays a step.
 
-    First each rank that is folded (:func:`_members`) sends to the rank before it, which is left out for a power of two.
-    Then all members send at once, each to the partner 1, 2, 4, ... members away. Results are not handed back here.
+    First ranks 1, 3, 5, ..., as many as there are above a power of two, each send to the rank before, a step that is
+    left out for a power of two. Then all other ranks send at once, each to its partner 1, 2, 4, ... of them away.
+    Results are not handed back here.
     """
     members, folded = _members(ranks)
     position = np.arange(len(members))

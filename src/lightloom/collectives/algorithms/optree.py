@@ -163,7 +163,11 @@ def best_radices(n: int, channels: int) -> tuple[int, ...]:
 
 def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
     """Return the radices of all stages that are most promising for ``n`` ranks and ``channels`` wavelengths of each
-    link, the fewest estimated steps first; at most 48."""
+    link each way, the fewest estimated steps first; at most 48.
+
+    First stages cut the ring into 2 to 64 parts or into single ranks, later ones every part into 2 to 16; of the ways
+    to go on after a stage only the cheapest few are kept. Estimates are those of :func:`best_radices`.
+    """
 
     @cache
     def rest(size: int) -> list[tuple[float, tuple[int, ...]]]:
@@ -187,10 +191,11 @@ def _candidates(n: int, channels: int) -> list[tuple[int, ...]]:
 def optree(
     collective: Collective, fabric: Fabric, *, striped: bool = False, radices: Sequence[int] | None = None
 ) -> Schedule:
-    """Return OpTree's schedule on a WDM ring, not yet verified.
+    """Return OpTree's schedule of an all-gather on a WDM ring, not yet verified: every stage cuts each part of the ring
+    further, and each rank sends what it holds to the rank at its place in every other new part of the same old part.
 
     As reduce-scatter it runs backwards, as all-reduce first so and then as the all-gather. Rows carry all that a pair
-    of ranks exchanges in a step, at most as many shares as a link has channels.
+    of ranks exchanges in a step, at most as many shares as a link has channels. A note names radices and steps.
 
     Args:
         striped: transfers bundle channels that their stage leaves free.
@@ -214,8 +219,8 @@ def optree(
 
 
 def exchange_stages(n: int, radices: Sequence[int]) -> tuple[list[build.Stage], Int32s]:
-    """Return the stages, which say who sends which shares where, and the shares to which they refer, [entry]: a
-    transfer carries so many of them from its first entry on.
+    """Return the stages of OpTree's all-gather, which say who sends which shares where, and the shares to which they
+    refer, [entry]: a transfer carries so many of them from its first entry on.
 
     Each share of a pair takes a colour of its own, that is one wavelength in one step, as in the paper. Stages in which
     nobody sends are left out.
@@ -319,8 +324,9 @@ def _longest_links(ranks: int, channels: int) -> int:
 
 def _around_the_ring(start: Ints, size: Ints) -> build.Stage:
     """Return OpTree's first stage: the i-th ranks of all parts exchange their shares in an optimal one-stage all-to-all
-    around the ring, for every i on colours of its own. Each transfer carries one share, that of its source. ``start``
-    and ``size`` are the first rank and the ranks of each part: [part]."""
+    around the ring, for every i on colours of its own. Where a part has no i-th rank its last one receives, and nobody
+    sends. Each transfer carries one share, that of its source. ``start`` and ``size`` are the first rank and the number
+    of ranks of each part: [part]."""
     parts, positions = len(start), int(size.max())
     colours = ring_all_to_all_wavelengths(parts)
     one, other, route, colour = build.ring_all_to_all(parts)
@@ -335,8 +341,9 @@ def _around_the_ring(start: Ints, size: Ints) -> build.Stage:
 
 
 def _optree_rows(kind: str, fabric: Fabric) -> int:
-    """Return an upper bound on the rows of OpTree's schedules for a kind, at most one for each ordered pair of ranks in
-    all stages; of an all-reduce twice that of an all-gather."""
+    """Return an upper bound on the rows of OpTree's schedules for a kind, with the best radices for the fabric: those
+    of all stages, N (m − 1) (ceil(shares held / channels) + 2) in one of radix m, at most one for each ordered pair of
+    ranks; of an all-reduce twice as many."""
     n, channels = fabric.ranks, max(fabric.usable_channels, 1)
     radices, rows, shares = best_radices(n, channels), 0, 1
     for radix in radices:

@@ -159,8 +159,8 @@ class _Hops(NamedTuple):
 def _neighbours(
     name: str, collective: Collective, fabric: Fabric, hops: _Hops, *, striped: bool, pieces: int = 1
 ) -> Schedule:
-    """Return the schedule of transfers between neighbours of the ring order, folded to rank 0 where all ranks do the
-    same.
+    """Return the schedule of transfers between neighbours of the ring order; where all ranks do the same only rank 0's
+    are in ``hops`` and the schedule, and stand for those of every rank, shifted.
 
     On circuits that leave one channel for two headings the forward sends of a step come one step before the backward.
 

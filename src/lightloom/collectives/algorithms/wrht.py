@@ -42,8 +42,11 @@ from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabri
 
 
 def wrht_gather(collective: Collective, fabric: Fabric, *, striped: bool) -> Schedule:
-    """Return WRHT's all-gather on a WDM ring, not yet verified, whose lightpaths have up to ``fabric.taps`` taps; with
-    ``striped`` they bundle the wavelengths that their stage leaves free."""
+    """Return the all-gather of WRHT (a hierarchical tree that reuses wavelengths) on a WDM ring, not yet verified.
+
+    Its lightpaths have up to ``fabric.taps`` taps; with ``striped`` they bundle the wavelengths that their stage leaves
+    free. Its note names the size of groups, levels, taps, and the steps of each stage.
+    """
     n, channels = collective.ranks, fabric.usable_channels
     levels, members = _grouped(_Members(np.arange(n), np.arange(n), np.arange(1, n + 1)), channels)
     up, down = [_collected(groups) for groups in levels], [_spread(groups, n, fabric.taps) for groups in levels]
@@ -176,9 +179,12 @@ def _multicasts(side: _Members, n: int, taps: int) -> tuple[Ints, Ints, Ints, In
 
 
 def wrht(collective: Collective, fabric: Fabric, *, striped: bool = False) -> Schedule:
-    """Return WRHT's all-reduce, or its all-gather by multicasts, on a WDM ring, not yet verified.
+    """Return the all-reduce of WRHT (a hierarchical tree that reuses wavelengths), or its all-gather by multicasts, on
+    a WDM ring, not yet verified.
 
-    A transfer takes one wavelength or, with ``striped``, as many as all transfers of its stage at once leave it.
+    In the all-reduce whole vectors are added up towards the middles of groups, level by level, and the sum goes back
+    the same ways. A transfer takes one wavelength or, with ``striped``, as many as all transfers of its stage at once
+    leave it.
     """
     if collective.kind == "all-gather":
         return wrht_gather(collective, fabric, striped=striped)

@@ -110,8 +110,8 @@ def count_edges(
 
 @njit_without_arrays
 def place_of(least: float, first: Floats, second: Floats, ranks: int) -> int:
-    """Return the first number p of ranks, of ``ranks``, at which ``first[p]`` + ``second[ranks − p]`` is at most
-    ``least``; 0 if there is none."""
+    """Return the first p of 0, 1, ..., ``ranks`` at which ``first[p]`` + ``second[ranks − p]`` is at most ``least``; 0
+    if there is none."""
     for place in range(ranks + 1):
         if first[place] + second[ranks - place] <= least:
             return place

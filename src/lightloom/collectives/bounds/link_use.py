@@ -216,8 +216,8 @@ def relayed_seconds(ranks: int, hop: float, per_link_use: float, first_uses: flo
     """Return a lower bound X, in seconds, of an all-gather on a ring whose circuits stand: the least X with
     X ≥ 2 ``hop`` + u · ``per_link_use``, as what first hops do not reach is relayed between ``hop`` and X − ``hop``.
 
-    u is a lower bound on the link uses of a byte after its first hop, of which it makes ⌊X / ``hop``⌋ at most, 2 or
-    more. Zero where first hops may reach all ranks, or ``hop`` or ``per_link_use`` is zero.
+    u is a lower bound on the link uses of a byte after its first hop, if it makes at most ⌊X / ``hop``⌋ hops, counted
+    from 2 to ``ranks`` − 1. Zero where first hops may reach all ranks, or ``hop`` or ``per_link_use`` is zero.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
@@ -383,7 +383,7 @@ def _standing_seconds(collective: Collective, fabric: Fabric) -> float:
 
     The larger of the hops to the farthest rank and of carrying: in an all-to-all all blocks on each of their hops; in
     an all-gather or reduce-scatter, after k hops' delay, the shares of all ranks that lie farther away; else what each
-    rank receives.
+    rank receives. With D circuits a rank at most D ranks lie one hop away, D² two, and so on.
     """
     hop = fabric.neighbour_latency()
     onward = hop + fabric.step_overhead

@@ -57,7 +57,8 @@ class Bound(Result):
         return cost.repeated_time / (self.time - cost.setup)
 
     def summary(self) -> str:
-        """Return the bound and what sets it, in words: "at least 12 µs, set by what all ranks together can receive"."""
+        """Return the bound, its time with four significant digits, and what sets it, in words: "at least 12 µs, set by
+        what all ranks together can receive"."""
         return f"at least {format_time(self.time)}, set by {self.bound_by}"
 
     def to_json(self) -> dict[str, Any]:
@@ -70,9 +71,10 @@ def lower_bound(
 ) -> Bound:
     """Return the largest of the bounds that hold under this cost model.
 
-    Its time is in seconds from dark fibres, and its resource the first set-up where that, with one conversion, takes
-    longer than all else. In the paper model circuits are bound by their bytes, one set-up and one conversion alone, and
-    packets as in the physical one; a barrier is bound as an all-gather of its size.
+    Its time is in seconds from dark fibres (the first set-up of circuits and one conversion are included), and what
+    sets it is the first set-up where that, with the conversion, takes longer than all else. In the paper model circuits
+    are bound by their bytes, one set-up and one conversion alone, and packets as in the physical one; a barrier is
+    bound as an all-gather without bytes.
 
     Args:
         switches_add: the bound must also hold where the switches of domains add what enters them, as schedules of this
@@ -126,9 +128,11 @@ def _largest(bounds: list[tuple[float, str]]) -> tuple[float, str]:
 def _bandwidth_bounds(collective: Collective, fabric: Fabric, *, switches_add: bool) -> list[tuple[float, str]]:
     """Return pairs of the seconds that bytes alone take at least on a resource that may bind, and its name.
 
-    Resources are cuts, what all ranks together receive (unless the fabric or, as ``switches_add`` says, the switches of
-    domains add), and where parts differ single ranks. Cuts are left out for a broadcast or a reduce where something has
-    failed. Latencies, conversion and set-up are left out.
+    Resources are cuts (in an all-reduce, unless the fabric adds, also all equal domains of a cut together), what all
+    ranks together receive (unless the fabric or, as ``switches_add`` says, the switches of domains add), and where
+    parts differ single ranks; for a gather, a scatter or parts between pairs of ranks no cuts, but single ranks, all
+    together, and arcs of a ring. Cuts are left out for a broadcast or a reduce where something has failed. Latencies,
+    conversion and set-up are left out.
     """
     n, nbytes = collective.ranks, collective.nbytes
     if collective.kind in OF_PARTS:
@@ -175,7 +179,8 @@ def _crossing(collective: Collective, inside: int) -> float:
 
 
 def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return lower bounds of a ring of wavelengths, from standing circuits on: (seconds, what sets it) each.
+    """Return the lower bounds of a collective on a ring of wavelengths, from standing circuits on: (seconds, what sets
+    it) each, as (2e-6, "2 hops on circuits that stand, or circuits set twice").
 
     The conversion of the first hop is included, the first set-up is not.
     """
@@ -290,7 +295,8 @@ def _link_and_hop_seconds(collective: Collective, fabric: Fabric) -> float:
 
     Where fewer hops need more link uses it is :func:`slotted_seconds`, or :func:`joint_seconds` for an all-reduce. The
     uses of an all-to-all, and of an all-gather or broadcast whose light is tapped, do not depend on the hops, so that
-    it is one hop and the seconds of the uses.
+    it is one hop and the seconds of the uses. An all-reduce whose light is tapped uses as many links as a broadcast
+    that is not, and one for every other rank.
     """
     ranks, kind, hop = collective.ranks, collective.kind, _hop_seconds(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())

@@ -78,11 +78,11 @@ def end_seconds(received: Floats, sent: Floats, fabric: Fabric) -> list[tuple[fl
 
 
 def rank_seconds(demand: Demand, fabric: Fabric) -> list[tuple[float, str]]:
-    """Return pairs of seconds and a name: of the rank that receives longest, of the one that sends longest, and of all
-    ranks together receiving everything.
+    """Return pairs of seconds and a name: of the rank that receives longest ("what rank 3 must receive"), of the one
+    that sends longest, and of all ranks together receiving everything.
 
-    On rings of at most 1,448 ranks the worst arc of neighbouring ranks comes last. Latencies, conversion and set-up are
-    left out.
+    On rings of at most 1,448 ranks the worst arc of neighbouring ranks comes last, by its links. Latencies, conversion
+    and set-up are left out.
     """
     total = float(demand.nbytes.sum()) / fabric.total_receive_bandwidth()
     bounds = [*end_seconds(demand.received, demand.sent, fabric), (total, "what all ranks together can receive")]

@@ -201,6 +201,9 @@ def standing_broadcast_seconds(ranks: int, hop: float, direction_seconds: float,
     """Return a lower bound in seconds of a broadcast on a ring whose circuits stand: the largest time from ``least`` to
     ``most`` that is shown to be too short, or ``least``.
 
+    It is ``least``, with nothing tried, for fewer than 12 ranks, where ``least`` is below two hops, or not below
+    ``most`` or 14 hops, where the bytes take next to no time, and where the ring is too large for the work of one try.
+
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
         direction_seconds: seconds in which all bytes pass one link, on all channels of one direction.
@@ -304,10 +307,10 @@ class Search:
         return usual, first, max(0.0, float((capacity @ first - length)[1:].max()))
 
     def gain(self, prices: RootedPrices, capacity: Floats) -> float:
-        """Return by how much the cheapest tree costs more, under these prices, than the links and root's ends that
-        there are for a byte: above 0 only if the time is proved too short, and then by how much more of them it takes.
+        """Return by how much the cheapest tree costs more, under these prices and in their unit, than the links and
+        root's ends that there are for a byte: above 0 only if the time is proved too short.
 
-        The tree's counts of lightpaths are kept for the linear programme, and the try is counted.
+        How many lightpaths of each class the tree uses is kept for the linear programme, and the try is counted.
 
         Args:
             prices: prices of a link within each class of lengths, before they are scaled (:meth:`prices`).
