@@ -57,10 +57,10 @@ class ThreadBlock:
     line: int = field(default=0, compare=False)
 
     def announced_by(self, number: int) -> int | None:
-        """Return the number of the step that tells waiting threadblocks that step ``number`` has ended, that step
-        itself or a later one; None if none does.
+        """Return the number of the step that tells waiting threadblocks that step ``number`` of this threadblock has
+        ended: the first from that one on that says ``hasdep`` and is no nop; None if there is none.
 
-        A threadblock announces the steps up to one that says ``hasdep``; a nop announces nothing.
+        Steps are numbered from 0. When such a step ends, it announces itself and all steps before it.
         """
         steps = range(number, len(self.steps))
         return next((i for i in steps if self.steps[i].awaited and self.steps[i].type != "nop"), None)
@@ -98,7 +98,7 @@ class Program:
 
     @property
     def modes(self) -> list[bool]:
-        """Ways in which buffers may lie: in place (True), out of place (False), or both.
+        """Ways in which buffers may lie: in place (True), out of place (False), or both, True first.
 
         Out of place alone where the program claims neither.
         """
@@ -133,10 +133,11 @@ OWN = frozenset({-1})
 
 
 def added(held: Content, more: Content, where: str) -> Content:
-    """Return the sum of two contents of a chunk.
+    """Return the sum of two contents of a place in memory: a value of the same chunk, with the contributors and the
+    parts of both.
 
-    A fault is returned where one of the two is a fault or nothing, where they are different chunks, or where a GPU's
-    contribution is in both; of two faults the first.
+    A :class:`Fault` is returned, not raised, where one of the two is a fault (that fault; of two the first) or None
+    (nothing stored), where they are of different chunks, or where a GPU's contribution is in both.
 
     Args:
         where: name of the step that adds, for the reason of a fault.
@@ -155,8 +156,9 @@ def added(held: Content, more: Content, where: str) -> Content:
 
 
 def described(content: Content, ranks: int) -> str:
-    """Return a content in words for messages: "nothing", "chunk 3 of GPU 1", "chunk 3 summed over all 8 GPUs", or what
-    is missing from the sum.
+    """Return a content in words for messages: "nothing" for None, "chunk 3 of GPU 1", "chunk 3 summed over all 8 GPUs",
+    "chunk 3 summed over 6 of 8 GPUs, without 1, 2" (at most six are named), or "no value of the collective (REASON)"
+    for a fault.
 
     ``ranks`` is the number of GPUs.
     """
@@ -196,7 +198,9 @@ LARGEST_SIZE = (1 << 63) - 1
 
 
 def to_xml(program: Program) -> str:
-    """Return the program as XML, one element per line."""
+    """Return the program as XML without a declaration: one tag a line, two spaces for each level, a newline at the
+    end. GPUs, threadblocks and steps are numbered from 0, and ``depid`` and ``deps`` are -1 where a step waits for
+    none."""
     fields = {name: getattr(program, field) for name, field in _ALGO.items()}
     lines = [_tag("algo", 0, **fields | {"ngpus": len(program.gpus)})]
     for rank, gpu in enumerate(program.gpus):
@@ -215,8 +219,9 @@ def to_xml(program: Program) -> str:
 
 
 def _tag(element: str, depth: int, **values: object) -> str:
-    """Return the opening tag of an element with its attributes, indented by two spaces for each level of ``depth``;
-    truth values are 0 and 1."""
+    """Return the opening tag of an element, ``<element key="value" ...>``, indented by two spaces for each level of
+    ``depth`` and without a newline; ``values`` are its attributes, escaped and in the given order, with truth values as
+    0 and 1."""
     texts = {key: str(int(value) if isinstance(value, bool) else value) for key, value in values.items()}
     attributes = " ".join(f"{key}={quoteattr(text)}" for key, text in texts.items())
     return f"{'  ' * depth}<{element} {attributes}>"
@@ -226,8 +231,8 @@ def read_xml(path: Path) -> Program:
     """Return the program in a file; elements and attributes are checked, what the program does is not.
 
     Raises:
-        ConfigError: unreadable, not XML, an unknown or misplaced element, a missing attribute, or one that is no
-            number; names the line.
+        ConfigError: unreadable, not XML, an unknown or misplaced element, a missing attribute, one that is no number
+            or out of range, or GPUs, threadblocks or steps not numbered from 0 without gaps; names the line.
     """
     reader, content = _Reader(path), read_bytes(path)
     try:
@@ -268,8 +273,12 @@ class _Reader:
         getattr(self, f"_{name}")(values)
 
     def _end(self, name: str) -> None:
-        """Close an element; at the end of a GPU order its threadblocks by id, at the end of the program its GPUs;
-        ConfigError where ids are missing, or GPUs are not as many as announced."""
+        """Close an element; at the end of a GPU set its threadblocks, ordered by id, and at the end of the program its
+        GPUs; nothing else happens at the end of a threadblock or a step.
+
+        Raises:
+            ConfigError: ids do not run from 0 without gaps, or GPUs are not as many as ``ngpus`` says.
+        """
         self._open.pop()
         if name == "gpu":
             gpu = next(reversed(self._gpus.values()))
@@ -280,8 +289,10 @@ class _Reader:
             self.program.gpus = [self._gpus[rank] for rank in self._complete(self._gpus, self._announced, "gpu")]
 
     def _complete(self, known: Container[int], count: int, element: str) -> range:
-        """Return the ids 0 to ``count`` - 1, which elements may have in any order; ConfigError where one of them is not
-        among the ``known`` ones."""
+        """Return the ids 0 to ``count`` - 1; ConfigError where one of them is not among ``known``, the ids read.
+
+        ``element`` is the name of the elements that have the ids, for the message.
+        """
         for number in range(count):
             if number not in known:
                 self._refuse(f"no <{element}> has id={number}: expected ids 0 to {count - 1}, each once")
@@ -305,24 +316,26 @@ class _Reader:
         self.program = Program(**texts, **numbers, **ways)  # type: ignore[arg-type]
 
     def _gpu(self, values: dict[str, str]) -> None:
-        """Begin a GPU with the attributes of its element ``gpu``, its id and the chunks of its buffers; ConfigError
-        where one is missing or wrong."""
+        """Begin a GPU with the attributes of its element ``gpu``, its id and the numbers of chunks of its buffers
+        (``i_chunks``, ``o_chunks``, ``s_chunks``); ConfigError where one is missing or wrong, or the id was there."""
         rank = self._new(values, self._gpus)
         chunks = {name: self._whole(values, f"{name}_chunks", least=0) for name in BUFFERS}
         self._gpus[rank] = Gpu(chunks=chunks, line=self.parser.CurrentLineNumber)
         self._blocks = {}
 
     def _tb(self, values: dict[str, str]) -> None:
-        """Begin a threadblock of the current GPU with the attributes of its element ``tb``, id, peers and channel;
-        ConfigError where one is missing or wrong."""
+        """Begin a threadblock of the current GPU with the attributes of its element ``tb``: ``id``, the peers ``send``
+        and ``recv`` (-1 for none), and the channel ``chan``; ConfigError where one is missing or no whole number from
+        -1 on, or the id was there."""
         number = self._new(values, self._blocks)
         send, receive, channel = (self._whole(values, name) for name in ("send", "recv", "chan"))
         line = self.parser.CurrentLineNumber
         self._blocks[number] = ThreadBlock(send=send, receive=receive, channel=channel, line=line)
 
     def _step(self, values: dict[str, str]) -> None:
-        """Append a step with the attributes of its element ``step`` to the current threadblock; ConfigError where it is
-        not numbered in order, or an attribute is missing or no number. A negative ``depid`` means no dependency."""
+        """Append a step with the attributes of its element ``step`` to the current threadblock; ConfigError where ``s``
+        is not the next number from 0, or an attribute is missing or no number. A negative ``depid`` means no
+        dependency; type and buffers are taken as any text."""
         block = next(reversed(self._blocks.values()))
         number = self._whole(values, "s")
         if number != len(block.steps):
@@ -347,8 +360,8 @@ class _Reader:
         return values[name]
 
     def _whole(self, values: dict[str, str], name: str, least: int = -1, most: int = _MOST) -> int:
-        """Return the attribute ``name`` of an element as a whole number from ``least`` to ``most``; ConfigError where
-        it is missing or anything else."""
+        """Return the attribute ``name`` of an element as a whole number from ``least`` to ``most``, both included, by
+        default 2^31 - 1; ConfigError where it is missing or anything else."""
         text = self._text(values, name)
         try:
             value = int(text)

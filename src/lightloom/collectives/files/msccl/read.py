@@ -33,7 +33,8 @@ KINDS: dict[str, Kind] = dict(
 
 
 def check_program(path: Path) -> tuple[Program, list[Run]]:
-    """Return the program in a file and its symbolic runs, one for each way in which its buffers may lie.
+    """Return the program in a file and its symbolic runs: one for each way in which the program says that its buffers
+    may lie, in place before out of place, and out of place alone where it says neither.
 
     Raises:
         ConfigError: the program breaks a rule, does not run, or computes something else; names the line.
@@ -44,10 +45,15 @@ def check_program(path: Path) -> tuple[Program, list[Run]]:
 
 
 def read_program(path: Path, fabric: Fabric, nbytes: float) -> Schedule:
-    """Return the verified schedule of a program on a fabric, for a collective of ``nbytes`` as ``Collective.nbytes``
-    counts them.
+    """Return the verified schedule of a program on a fabric.
 
     A program that says that it runs in place is read so, else out of place. Copies and sums inside a GPU are left out.
+
+    Args:
+        path: XML file of the program.
+        fabric: fabric with as many ranks as the program has GPUs.
+        nbytes: bytes of the collective, as ``Collective.nbytes`` counts them: all data that each GPU has in its larger
+            buffer, input or output.
 
     Raises:
         ConfigError: malformed, breaks a rule, waits forever, races, sends nothing, does not complete its collective,
@@ -93,13 +99,19 @@ class _Levels(NamedTuple):
 
 
 def _levels(movement: Movement, where: str) -> _Levels:
-    """Return the earliest step of every row in which all edges are kept, the parts of rows that must be sent together,
-    an order of the parts that keeps all edges, and the steps in which some rows must not come after others.
+    """Return, for each row (one chunk sent from one GPU to another), the earliest step that keeps all edges, from 0,
+    and the number of its part.
 
-    ``where`` names the file in messages.
+    A part is a strongly connected component of the edges: rows that must be sent together, as in an exchange. With
+    them come the place of each part in an order that keeps all edges, and the steps that have an edge between two of
+    their rows, so that these may share the step but not change places.
+
+    Args:
+        movement: rows and edges (before, after, 1 if after needs a later step than before, 0 if the same will do).
+        where: name of the file, for messages.
 
     Raises:
-        UnsupportedError: messages overtake each other.
+        UnsupportedError: an edge within a part needs a later step, as messages overtake each other.
     """
     # Here, as most that import this module read no program.
     from scipy.sparse import coo_array
@@ -135,15 +147,17 @@ def _levels(movement: Movement, where: str) -> _Levels:
 def _logical_steps(
     rows: list[Row], levels: _Levels, collective: Collective, fabric: Fabric, chunks: int, where: str
 ) -> list[Moves]:
-    """Return the moves of each step of a schedule. A step that does not fit the fabric is split between parts, never
-    inside one.
+    """Return the moves of a schedule, one entry for each of its steps in order: of each step of ``levels`` first the
+    rows that add where they arrive, then, as an entry of its own, those that replace.
 
-    Only steps in which some rows must not come after others have to fit into one step of the fabric; sums and copies of
-    one step are moves of their own.
+    Only an entry of a step in ``levels.bound``, whose rows may not be sent in any order, has to fit into one step of
+    the fabric: it is halved between parts, never inside one, until it does. Of the others fitting is left to the caller.
 
     Args:
         rows: rows of the run.
-        levels: step and part of each row.
+        levels: step and part of each row, order of the parts, and steps whose rows are tied (``bound``).
+        collective: collective that the program runs.
+        fabric: fabric whose channels a step must fit.
         chunks: chunks of all the collective's data.
         where: name of the file, for messages.
 
@@ -228,7 +242,8 @@ class _Version(NamedTuple):
 
 
 def movement_of(run: Run, where: str) -> Movement:
-    """Return what moves in a run: a row for each arrival, in their order, and the edges between versions of chunks.
+    """Return what moves in a run: a row (source, destination, chunk, adds or not) for each arrival, in their order, and
+    the edges (before, after, 1 if after needs a later step) that keep the versions of each chunk in order.
 
     A row adds unless what arrives replaces what its GPU has of the chunk. ``where`` names the file in messages.
 
@@ -253,11 +268,12 @@ def movement_of(run: Run, where: str) -> Movement:
 
 
 def _uses(run: Run) -> tuple[dict[Cell, Uses], dict[Cell, int]]:
-    """Return the values that each GPU sends of each chunk, or has of it in the end, and the contributors of the final
-    ones.
+    """Return the values that each GPU sends of each chunk, or must have of it in the end, and the contributors of the
+    final ones.
 
-    The first maps (GPU, chunk) to the values by their parts: contributors as bits, and the rows that send the value.
-    The second maps (GPU, chunk) to contributors as bits.
+    The first maps (GPU, chunk) to a mapping from the parts of a value (the set of the numbers of the arrivals summed in
+    it, and -1 for the GPU's own data) to its contributors as bits (bit r for GPU r) and the numbers of the arrivals
+    that carry it away. The second maps (GPU, chunk) to contributors as bits, for what the collective asks of outputs.
     """
     used: dict[Cell, Uses] = defaultdict(dict)
     final: dict[Cell, int] = {}
@@ -275,11 +291,16 @@ def _uses(run: Run) -> tuple[dict[Cell, Uses], dict[Cell, int]]:
 
 def _versions(run: Run, cell: Cell, uses: Uses, final: int | None, where: str) -> list[_Version]:
     """Return the versions of a chunk at a GPU that it sends, or has in the end, in the order in which they replace each
-    other: each holds the ranks whose data are summed, the arrivals that make it and the rows that send it.
+    other.
+
+    Each holds the ranks whose data are summed (as bits), the arrivals that it adds to the version before or that make
+    it anew, the arrival that replaces the version before (-1 where none does), and the rows that send it.
 
     Args:
+        run: the run, whose arrivals give lines for messages.
         cell: the GPU and the chunk.
-        uses: values that it sends or ends with, by their parts: contributors as bits, and the rows that send them.
+        uses: values that it sends or ends with, by their parts (numbers of the arrivals that are summed, -1 for its own
+            data): contributors as bits, and the rows that send them.
         final: contributors of what it must have in the end, as bits; None if it need not have the chunk.
         where: name of the file, for messages.
 
@@ -324,7 +345,8 @@ def _order(chain: list[_Version], movement: Movement) -> None:
     """Append to ``movement.edges`` the edges (before, after, steps between, 0 or 1) that keep the versions of a chunk
     in order: what makes a version comes before what sends it, and that before what replaces it.
 
-    ``chain`` has the versions in the order in which they replace each other.
+    Where it saves edges, these lead through an added node, and ``movement.nodes`` grows by one. ``chain`` has the
+    versions in the order in which they replace each other.
     """
     rows, edges = movement.rows, movement.edges
 

@@ -83,8 +83,9 @@ class Condition:
     def place(self, rank: int, buffer: str, chunk: int) -> Place:
         """Return the memory of a chunk of a GPU's buffer ("i", "o" or "s"): GPU, buffer, chunk.
 
-        In place, a chunk of the smaller of input and output lies in the larger, at the GPU's own part of it, and one of
-        two equally large buffers at the same place of the input.
+        Scratch, and everything out of place, lies where it is named. In place, a chunk of the smaller of input and
+        output lies in the larger, at the GPU's own part of it (``rank`` times the smaller's chunks on), and one of two
+        equally large buffers at the same place of the input.
         """
         if not self.in_place or buffer == "s":
             return rank, buffer, chunk
@@ -94,7 +95,8 @@ class Condition:
         return rank, larger, chunk + moved * rank * min(inputs, outputs)
 
     def initial(self) -> Iterator[tuple[Place, Value]]:
-        """Yield the place and the value of every chunk of all inputs, as they are before the program runs.
+        """Yield the place and the value of every chunk of all inputs, as they are before the program runs: GPU by GPU,
+        with that GPU as the only contributor.
 
         Chunks are numbered over all GPUs, or within one input where the collective adds.
         """
@@ -105,10 +107,10 @@ class Condition:
             first += 0 if self.collective in SUMMED else count
 
     def root(self, memory: Mapping[Place, Content]) -> int:
-        """Return the root that a finished program has served, from the values in its outputs; 0 where the collective
-        has none.
+        """Return the root that a finished program has served; 0 where the collective has none or none can be told.
 
-        ``memory`` is the content of every chunk at the end.
+        Only the first chunk of each output is looked at: of a broadcast the GPU from whose input most of them come, of
+        a reduce the first GPU where it is the sum over all. ``memory`` is the content of every chunk at the end.
         """
         values = [memory.get(self.place(rank, "o", 0)) for rank in range(self.ranks)]
         if self.collective == "broadcast":
@@ -121,8 +123,9 @@ class Condition:
         """Yield (GPU, chunk of its output, chunk number, contributors) of every chunk that must be in an output at the
         end.
 
-        Chunks are numbered as in :meth:`initial`; contributors are bits, one for each GPU. Nothing is yielded of a
-        custom collective, and in a reduce nothing but the output of ``root``.
+        Chunks are numbered as in :meth:`initial`; contributors are bits, bit r for GPU r: all where data is summed, else
+        the one of the GPU that the chunk comes from. Nothing is yielded of a custom collective, and in a reduce nothing
+        but the output of ``root``.
         """
         everyone, own = (1 << self.ranks) - 1, max(1, self.chunks // self.ranks)
         for rank, count in enumerate(self.outputs):
@@ -146,7 +149,8 @@ def condition_of(program: Program, in_place: bool, where: str) -> Condition:
     Sizes of input and output follow from the collective; of a custom one they are those that each GPU states.
 
     Raises:
-        UnsupportedError: a collective whose result is not defined here, or chunks that do not fit it.
+        UnsupportedError: a collective whose result is not defined here, or, in an all-gather, a reduce-scatter or an
+            all-to-all, chunks (``nchunksperloop``) that are no multiple of the GPUs; ``where`` names the file.
     """
     name = _SYNONYMS.get(program.collective, program.collective)
     ranks, chunks = len(program.gpus), program.chunks
@@ -238,8 +242,9 @@ def _check_buffers(gpu: Gpu, rank: int, condition: Condition, where: str) -> Non
 
 def _check_block(program: Program, rank: int, block: ThreadBlock, name: str, where: str) -> None:
     """Raise ConfigError where a threadblock of GPU ``rank`` has a peer that is neither -1 nor another GPU of the
-    program, a channel or a number of steps that no runtime takes, ends with a nop, or has reductions that a runtime
-    merges and that add different counts.
+    program, a channel outside those of the program, more than 256 steps, a nop at its end, or local reductions that a
+    runtime merges (two in a row to the same place from the same buffer, with no dependency between) and that add
+    different counts.
 
     ``name`` names the threadblock, and ``where`` the file, in messages.
     """
@@ -270,8 +275,10 @@ def _check_peers(gpu: Gpu, name: str, where: str) -> None:
 
 
 def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, where: str) -> None:
-    """Check type, peers, counts, buffers, overlaps and dependency of step ``i`` of a threadblock; ConfigError where one
-    is wrong.
+    """Check step ``i`` of a threadblock and raise ConfigError where it is wrong: an unknown type, a peer that the
+    threadblock lacks, a count outside 1 to 71, chunks outside their buffer or beyond offset 32,767, a source that
+    partly overlaps the destination, a dependency that is never announced, or none where a nop or what follows one
+    must wait.
 
     ``name`` names the step, and ``where`` the file, in messages.
     """
@@ -301,8 +308,8 @@ def _check_step(gpu: Gpu, block: ThreadBlock, i: int, step: Step, name: str, whe
 
 
 def _check_dependency(gpu: Gpu, step: Step, name: str, where: str) -> None:
-    """Raise ConfigError unless the step that a step waits for, in the same GPU, exists, and that step or a later one of
-    its threadblock announces it.
+    """Raise ConfigError unless the step that a step waits for, in the same GPU, exists, its threadblock's number is at
+    most 127, and that step or a later one of the threadblock announces it (``hasdep``).
 
     A step that waits for nothing is refused too, so ``step.depends`` must be set. ``name`` names the waiting step, and
     ``where`` the file, in messages.

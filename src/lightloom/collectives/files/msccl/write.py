@@ -113,10 +113,11 @@ def _peers(gpu: Gpu) -> int:
 
 
 def _channels_of_rows(schedule: Schedule) -> list[int]:
-    """Return the channel of each row: one per lightpath of a pair in a queued schedule, one per pair otherwise.
+    """Return the channel of each row: the number, from 0, of its lightpath among those of its (source, destination), in
+    order of appearance, in a queued schedule; 0 otherwise.
 
-    Where a rank has too many peers for one channel, each pair has a channel by the sum of its ranks, the same in both
-    directions.
+    Where a rank has more than 32 peers, so too many for one channel, pairs are put apart by the sum of their two ranks
+    modulo the ranks: each 32 sums get channels of their own, which a pair has in both directions.
     """
     path = schedule.lightpath if schedule.queued else np.zeros_like(schedule.lightpath)
     rows = list(zip(schedule.source.tolist(), schedule.destination.tolist(), path.tolist(), strict=True))
@@ -186,7 +187,8 @@ class ProgramWriter:
         return {"i": inputs, "o": outputs, "s": len(self.scratch[rank])}
 
     def write(self) -> None:
-        """Write every row as a step of a sending and a step of a receiving threadblock, in the order of rows.
+        """Write every row into :attr:`steps` as a step of a sending threadblock ("s") and one of a receiving threadblock
+        ("rrc" where it adds, else "r"), in the order of rows, with what each waits for.
 
         In an all-to-all each rank also copies the chunks that it has for itself.
         """
@@ -217,15 +219,16 @@ class ProgramWriter:
                 self.steps[rank, "copy", -1, 0].append(Step(type="cpy", source=("i", k), destination=("o", k)))
 
     def _channel(self, row: int, chunk: int) -> int:
-        """Return the channel of a row: those of its pair, each split into ``spread`` channels that share the chunks in
-        turn."""
+        """Return the channel of a row that carries ``chunk``: each channel of :attr:`channels` is split into ``spread``
+        that share the chunks in turn, so channel times ``spread`` plus ``chunk`` modulo ``spread``."""
         return self.channels[row] * self.spread + chunk % self.spread
 
     def _add(self, block: Block, kind: str, here: tuple[str, int], waits: Iterable[Place]) -> Place:
         """Append a step to a threadblock, after a nop for every dependency but the last, and return its place: the
         threadblock and the step's number.
 
-        Dependencies in its own threadblock, or that it has already waited for, need none.
+        Dependencies in its own threadblock, or that it has already waited for, need none; of several steps of one other
+        threadblock only the last is waited for. Steps that are waited for are marked as ``awaited``.
 
         Args:
             block: threadblock: GPU, "send", "receive", "both" or "copy", peer, channel.
@@ -248,7 +251,8 @@ class ProgramWriter:
         return block, len(steps) - 1
 
     def too_many_blocks(self) -> bool:
-        """Return whether a GPU has more threadblocks, or more for which others wait, than the runtime can number."""
+        """Return whether a GPU has more threadblocks (216), or more for which others wait (128), than the runtime can
+        number."""
         counts = Counter(block[0] for block in self.steps)
         awaited = Counter(block[0] for block in {block for block, _ in self.waits.values()})
         return max(counts.values(), default=0) > MOST_BLOCKS or max(awaited.values(), default=0) > MOST_AWAITED + 1
