@@ -151,7 +151,7 @@ def _logical_steps(
     rows that add where they arrive, then, as an entry of its own, those that replace.
 
     Only an entry of a step in ``levels.bound``, whose rows may not be sent in any order, has to fit into one step of
-    the fabric: it is halved between parts, never inside one, until it does. Of the others fitting is left to the caller.
+    the fabric: it is halved between parts, never inside one, until it does. The caller has to split the others.
 
     Args:
         rows: rows of the run.

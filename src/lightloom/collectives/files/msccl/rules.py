@@ -123,9 +123,9 @@ class Condition:
         """Yield (GPU, chunk of its output, chunk number, contributors) of every chunk that must be in an output at the
         end.
 
-        Chunks are numbered as in :meth:`initial`; contributors are bits, bit r for GPU r: all where data is summed, else
-        the one of the GPU that the chunk comes from. Nothing is yielded of a custom collective, and in a reduce nothing
-        but the output of ``root``.
+        Chunks are numbered as in :meth:`initial`; contributors are bits, bit r for GPU r: all where data is summed,
+        else the one of the GPU that the chunk comes from. Nothing is yielded of a custom collective, and in a reduce
+        nothing but the output of ``root``.
         """
         everyone, own = (1 << self.ranks) - 1, max(1, self.chunks // self.ranks)
         for rank, count in enumerate(self.outputs):

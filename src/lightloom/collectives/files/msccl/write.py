@@ -187,8 +187,8 @@ class ProgramWriter:
         return {"i": inputs, "o": outputs, "s": len(self.scratch[rank])}
 
     def write(self) -> None:
-        """Write every row into :attr:`steps` as a step of a sending threadblock ("s") and one of a receiving threadblock
-        ("rrc" where it adds, else "r"), in the order of rows, with what each waits for.
+        """Write every row into :attr:`steps` as a step of a sending threadblock ("s") and one of a receiving
+        threadblock ("rrc" where it adds, else "r"), in the order of rows, with what each waits for.
 
         In an all-to-all each rank also copies the chunks that it has for itself.
         """
