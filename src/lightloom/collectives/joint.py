@@ -31,7 +31,8 @@ class GroupPart:
     """Schedule of one group, on the fabric of :meth:`local`."""
 
     def local(self, fabric: Fabric) -> Fabric:
-        """Return the fabric of one group.
+        """Return the fabric that one group of the axis has, with the axis's share of the channels of ``fabric``, the
+        whole one; its ranks are numbered from 0 within the group.
 
         Raises:
             ValueError: the fabric has no such groups.
@@ -62,10 +63,15 @@ Part = GroupPart | ShiftPart
 def part_rows(part: Part, fabric: Fabric) -> tuple[Ints, Lightpaths, Ints, Ints, int]:
     """Return the lightpaths of all groups of a part in the whole fabric, one row for every rank that one reaches.
 
+    Rows of a step whose lightpaths are those of an earlier step are left out.
+
     Returns:
-        Step within the part, lightpath (source, destination, route and first channel in the whole fabric), number of
-        its channels, and number of the lightpath in the part, which rows of one multicast share: [row] each; and the
-        number of steps of the part.
+        Step within the part, from 0, lightpath (source, destination, route and first channel in the whole fabric),
+        number of its channels, and number of the lightpath in the part, from 0, which rows of one multicast share:
+        [row] each; and the number of steps of the part, 1 for a shift.
+
+    Raises:
+        ValueError: the fabric has no such groups as the part names.
     """
     if isinstance(part, ShiftPart):
         circuits, channels = fabric.shift_circuits(part.stride, part.first, part.channels)
@@ -100,8 +106,8 @@ def lightpath_rows(schedule: Schedule, fabric: Fabric) -> Schedule:
 def joint_schedule(parts: Sequence[Part], fabric: Fabric) -> tuple[Schedule, list[int]]:
     """Return the lightpaths of all parts as one schedule, and the number of each part's first row: [part].
 
-    Steps follow each other within a part only, by dependencies. What the lightpaths carry is left out (an all-gather of
-    no bytes, chunk 0 in every row): the schedules of the parts say it.
+    Steps are numbered part after part, and each depends on the one before in its part only. What the lightpaths carry
+    is left out (an all-gather of no bytes, chunk 0 in every row): the schedules of the parts say it.
 
     Raises:
         ValueError: the fabric has no such groups as a part names.
@@ -148,7 +154,8 @@ def max_min_rates(usage: Floats, flow_rates: Floats) -> Floats:
     those that other exchanges load too.
 
     Args:
-        usage: share of each link that an exchange takes at its own speed: [exchange, link], 0 to 1.
+        usage: share of each link's capacity that an exchange takes at its own speed, that of running alone:
+            [exchange, link], 0 to 1.
         flow_rates: rate of one of its flows on each link at that speed, in any unit: [exchange, link].
     """
     shared = (usage > _FULL) & ((usage > _FULL).sum(axis=0) > 1)

@@ -39,13 +39,19 @@ def levels(kind: Kind, nbytes: float, fabric: Fabric, stride: int = 1) -> list[G
     """Return the collectives, one after the other, that together carry a collective on a fabric of parts, each with its
     kind, its bytes, the ranks of a group and the stride between them.
 
-    All groups of a phase run it at once. Inside is the innermost part, between are all others.
+    All groups of a phase run it at once. With n the ranks of the innermost part, the phases are: an all-reduce, the
+    reduce-scatter inside the innermost parts, the all-reduce of ``nbytes`` / n between them, the all-gather inside
+    (or, where the innermost part only adds in its network, all-reduce inside, then between, of all bytes); of any other
+    kind the same kind inside and between, between first in an all-gather, a broadcast and a scatter. Between takes
+    ``nbytes`` / n in a reduce-scatter and an all-gather; inside takes ``nbytes`` over the number of innermost parts in
+    a gather and a scatter.
 
     Args:
         kind: of the collective.
         nbytes: its bytes, as ``Collective`` counts them.
         fabric: with parts (``Fabric.parts``), a group of a larger one or the whole.
-        stride: distance between the ranks of the fabric in the larger one.
+        stride: distance between neighbouring ranks of the fabric in the larger one; strides in the result are in the
+            larger one too.
 
     Raises:
         UnsupportedError: a permute, a barrier, or a kind whose parts have sizes.

@@ -36,7 +36,8 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def _built_in() -> list[Algorithm]:
-    """Return the algorithms that come with the package: plain ones, their striped forms, then those of one form."""
+    """Return the algorithms that come with the package: plain ones, in the same order their forms that bundle several
+    wavelengths in a lightpath, then those that exist in one form only."""
     from lightloom.collectives.algorithms import direct, doubling, optree, ring, trees, wrht
     from lightloom.collectives.synthesis.synthesized import SYNTHESIZED
 
@@ -77,7 +78,8 @@ def admitted(kind: str, fabric: Fabric, model: CostModel = "physical") -> list[A
 
 
 def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the verified schedule of an algorithm, a pipeline in the number of pieces that takes the least time.
+    """Return the verified schedule of an algorithm, a pipeline in the number of pieces that takes the least time under
+    the physical cost model.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this (says why).
@@ -93,11 +95,11 @@ def build(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sched
 def build_with_loads(
     algorithm: Algorithm, collective: Collective, fabric: Fabric, model: CostModel = "physical"
 ) -> tuple[Schedule, StepLoads | None]:
-    """Return the verified schedule, and its loads under a cost model; None in place of the loads of a queued schedule,
-    whose rows are priced.
+    """Return the verified schedule of an algorithm, and its loads (what each step puts on channels or links) under a
+    cost model; None in place of the loads of a queued schedule, which is priced row by row instead.
 
-    A pipeline comes in the number of pieces that takes the least time. A schedule on circuits whose content was
-    verified lately, at any size, is not verified again.
+    A pipeline comes in the number of pieces that takes the least time. A schedule on circuits with the content of one
+    of the last 16 that were verified, at any size, is not verified again.
 
     Raises:
         UnsupportedError: the algorithm cannot serve this (says why).
@@ -125,9 +127,11 @@ _latest: OrderedDict[bytes, StepLoads] = OrderedDict()
 
 
 def _content(schedule: Schedule, fabric: Fabric, model: CostModel) -> bytes | None:
-    """Return a hash of all that is verified and loaded; None where that costs no more than the hash.
+    """Return a hash of all on which a schedule's verification and its loads under a cost model depend; the number of
+    bytes does not enter it.
 
-    Only schedules of steps in order, on circuits and not folded, have one; the number of bytes does not enter it.
+    None where verifying costs no more than the hash: for a queued or a folded schedule, one whose steps have explicit
+    dependencies, and any on a fabric without circuits (``Fabric.exclusive``).
     """
     if not fabric.exclusive or schedule.queued or schedule.folding is not None or schedule.dependencies is not None:
         return None
@@ -207,6 +211,7 @@ def evaluate_all(
     """Return the evaluations of every algorithm, or of the ``candidates`` alone, fastest first, and the refusals of
     those of them that have no schedule here.
 
+    Refused are those that cannot serve the collective on this fabric and those that raise or fail verification.
     Evaluations of equal time are in the order of names, refusals in that of the algorithms. ``advance`` is called after
     each algorithm.
 
