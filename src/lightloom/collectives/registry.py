@@ -36,8 +36,8 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def _built_in() -> list[Algorithm]:
-    """Return the algorithms that come with the package: plain ones, in the same order their forms that bundle several
-    wavelengths in a lightpath, then those that exist in one form only."""
+    """Return the algorithms that come with the package: plain ones, then in the same order their striped forms (all
+    wavelengths that a transfer can get bundled), then those that exist in one form only."""
     from lightloom.collectives.algorithms import direct, doubling, optree, ring, trees, wrht
     from lightloom.collectives.synthesis.synthesized import SYNTHESIZED
 
@@ -279,7 +279,7 @@ def _with_bound(name: str, price: Cost, collective: Collective, fabric: Fabric, 
 
 
 def keeps_to(price: Cost, bound: Bound) -> bool:
-    """Return True if a cost is not below a lower bound by more than 1e-9 of it."""
+    """Return True if the time of a cost is at least that of a lower bound, or below it by at most 1e-9 of the bound."""
     return price.time >= bound.time * (1 - ROUNDING)
 
 
@@ -292,9 +292,9 @@ def around_failures(
     """Return a row for each case of failures: the cost of the collective synthesized for what is left, with its
     slowdown against the first case.
 
-    Every rank's share stays as large as it was. Keys of a row: ``failures`` (texts), ``ranks`` that are left,
-    ``time_s``, ``slowdown`` (its time over that of the first case), ``lower_bound_s``, ``bound_by``, ``verified``
-    (always true) and ``notes``.
+    Every rank's share (bytes over ranks) stays as large as it was, so fewer ranks exchange fewer bytes in all. Keys of
+    a row: ``failures`` (texts), ``ranks`` (how many are left), ``time_s`` (under the physical cost model), ``slowdown``
+    (its time over that of the first case), ``lower_bound_s``, ``bound_by``, ``verified`` (always true) and ``notes``.
 
     Args:
         request: the collective before anything fails; kind and bytes count, and a permute is one to the next rank.

@@ -31,8 +31,8 @@ from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabri
 
 
 def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
-    """Return the number of links of the longest lightpath of those from ``source`` to ``destination`` [lightpath], on
-    these routes, on a ring of ``nodes`` nodes."""
+    """Return the number of links of the longest lightpath of those from ``source`` to ``destination`` [lightpath] on a
+    ring of ``nodes`` nodes; ``route`` is CLOCKWISE, towards higher nodes, or else counter-clockwise."""
     ahead = np.where(np.asarray(route) == CLOCKWISE, destination - source, source - destination)
     return int((ahead % nodes).max())
 
@@ -40,7 +40,8 @@ def ring_links(nodes: int, source: Ints, destination: Ints, route: Ints) -> int:
 @lru_cache(maxsize=64)
 def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Return an optimal one-stage all-to-all on a ring: (source, destination, route, wavelength), [ordered pair] each,
-    every pair of different nodes once, in no order to count on. Wavelengths count from 0 in either direction.
+    every pair of different nodes once, in no order to count on. Routes are CLOCKWISE or COUNTERCLOCKWISE; wavelengths
+    count from 0 in either direction.
 
     Two opposite nodes X and Y are served at a time and then taken off the ring. For v on the one side of them and u on
     the other, one clockwise wavelength carries the closed tour X→v→Y→u→X, one counter-clockwise its reverse:
@@ -108,8 +109,8 @@ def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints
         nodes: number of nodes of the line.
 
     Returns:
-        The interval that each range belongs to, in order, its first colour, its number of colours, and the colours that
-            the interval has in ranges before: [range] each; and the number of all colours.
+        The interval that each range belongs to, ascending, its first colour, its number of colours, and how many
+            colours the interval has in ranges before: [range] each; and the number of all colours.
     """
     ends = (column.astype(np.int64, copy=False) for column in (start, end, count))
     interval, colour, given, used = kernels.sweep_ranges(np.lexsort((end, start)), *ends, nodes)
@@ -143,8 +144,8 @@ def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
 
 
 def colour_planes(source: Ints, destination: Ints, nodes: int) -> tuple[Ints, int]:
-    """Return a plane for each of some circuits between ``nodes`` nodes [circuit], and the number of planes, the fewest
-    that serve them.
+    """Return a plane, from 0, for each of some circuits between ``nodes`` nodes [circuit], and the number of planes,
+    the fewest that serve them.
 
     That is the largest number of circuits that begin or end at one node (König's theorem). No two circuits of a plane
     begin, or end, at the same node.
@@ -220,11 +221,14 @@ class Stage(NamedTuple):
 
 
 def fit(fabric: Fabric, colours: int, *, striped: bool) -> tuple[int, int, int]:
-    """Return the channels of each transfer, the number of colours served in one step, and the steps of a stage.
+    """Return the channels of each transfer, the number of colours that fit into one step, and the steps that a stage
+    needs for all its colours.
+
+    The channels are the fabric's usable ones, of which a packet fabric counts as having one.
 
     Args:
         colours: colours of the stage, 1 or more.
-        striped: give each transfer as many channels as all colours at once leave it, at least 1; otherwise 1 each.
+        striped: give each transfer the channels over the colours, rounded down, at least 1; otherwise 1 each.
     """
     channels = max(fabric.usable_channels, 1)
     width = max(channels // colours, 1) if striped else 1
@@ -285,9 +289,7 @@ def staged(
 
 def _in_steps(stage: Stage, slots: int) -> tuple[Column, ...]:
     """Return transfers of a stage cut where their colours go on in the next step, into pieces that lie in one step
-    each.
-
-    A step has ``slots`` colours.
+    each. Step s of the stage has the colours from s · ``slots`` to (s + 1) · ``slots`` - 1.
 
     Returns:
         Transfer of each piece, its step, from 0 in the stage, the place of its first colour in the step, the colours
@@ -435,8 +437,9 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
     in the reverse order.
 
     Args:
-        mirrored: also reflect the ring of ranks, so that a schedule that moves one way round still does, on the same
-            circuits; only schedules that look the same from every rank of the ring stay right under it.
+        mirrored: also reflect the ring of ranks, and the owners of chunks with it, so that rows keep their routes: what
+            moves one way round still moves that way, on the same circuits. Only schedules that look the same from every
+            rank of the ring stay right under it.
 
     Raises:
         UnsupportedError: the schedule multicasts (light cannot be summed on the way back).
@@ -582,8 +585,9 @@ def distinct_transfers(
 def without_barriers(schedule: Schedule, fabric: Fabric, pieces: int = 1, interval: int = 0) -> Schedule:
     """Return the rows of a schedule of steps on packet links as a queued one, not yet verified.
 
-    Links serve rows in the order of their steps (of pieces: those that are ``interval`` later for each piece), then of
-    pieces, and of these first those to the next rank, then those to the one after it, and so on.
+    Every row becomes a step of its own, and all rows between two ranks share a lightpath. Links serve rows in the order
+    of their steps (which are ``interval`` later for each further piece), then of pieces, and of these first those to
+    the next rank, then those to the one after it, and so on.
 
     Args:
         schedule: steps in order, folded or not; of a pipeline, its first piece.

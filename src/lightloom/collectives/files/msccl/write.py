@@ -261,9 +261,9 @@ class ProgramWriter:
         """Return the program that :meth:`write` has written: steps in threadblocks, numbered by kind ("both", "copy",
         "receive", "send"), peer and channel, on a GPU with more than 128 those first for which others wait.
 
-        It runs in place, but out of place in an all-to-all. It is chosen from ``nbytes`` of the schedule rounded down to
-        ``nbytes`` rounded up to a multiple of 8 bytes times its chunks; ``max_bytes`` is one more, as runtimes leave it
-        out. Steps get their dependencies here.
+        It runs in place, but out of place in an all-to-all. It is chosen for the sizes from ``nbytes`` of the schedule
+        rounded down to ``nbytes`` rounded up to a multiple of 8 bytes times its chunks; ``max_bytes`` is one more, as
+        runtimes leave it out. Steps get their dependencies here.
         """
         gpus = []
         for rank in range(self.ranks):
