@@ -114,12 +114,14 @@ class Folding:
 
     @classmethod
     def alike(cls, ranks: int, period: int) -> Folding:
-        """Return the folding of rows of ``period`` ranks whose copies around all ranks take the same channels."""
+        """Return the folding of rows of ``period`` ranks that repeat around all ``ranks`` of the fabric, ``ranks`` /
+        ``period`` copies in all, where every copy takes the channels that the rows name."""
         return cls(period, np.zeros((ranks // period, 0), np.int32))
 
     @classmethod
     def along(cls, period: int, axes: tuple[int, ...]) -> Folding:
-        """Return the folding of rows of ``period`` ranks whose copies along these axes take the same channels.
+        """Return the folding of rows of ``period`` ranks that repeat along the axes of a grid, where every copy takes
+        the channels that the rows name.
 
         ``axes`` are numbers of copies along each axis, innermost first, whose product is that of all copies.
         """
@@ -131,12 +133,13 @@ class Folding:
         return len(self.channel)
 
     def moved(self, rank: Column, copy: Column | int, *, back: bool = False) -> Column:
-        """Return, for each rank of the first copy, the rank that has its place in copy number ``copy``. With ``back``
-        return, for each rank of copy number ``copy``, the rank that has its place in the first copy.
+        """Return, for each rank of the first copy, the rank that has its place in copy number ``copy``: that rank plus
+        ``copy`` · ``period``, modulo all ranks, or moved so along each axis of a grid by itself. With ``back`` return,
+        for each rank of copy number ``copy``, the rank that has its place in the first copy.
 
         Args:
-            rank: ranks, of any shape.
-            copy: number of a copy, from 0 on, for each.
+            rank: any ranks of the fabric, of any shape.
+            copy: number of a copy, from 0 on, for each or one for all.
         """
         place, moved, stride = rank // self.period, rank % self.period, self.period
         for size in self.axes or (self.copies,):
@@ -252,7 +255,8 @@ class Schedule:
 
     @property
     def chunk_nbytes(self) -> float:
-        """Bytes of one chunk, the mean where they differ."""
+        """Bytes of one chunk, the mean where they differ: the collective's distinct bytes (``nbytes``, times the ranks
+        in an all-to-all) over ``chunks``, which count every piece of a pipeline by itself."""
         return self.collective.distinct_nbytes / self.chunks
 
     @property
@@ -283,8 +287,8 @@ class Schedule:
 
     def carrying(self, collective: Collective, fibre_channels: int) -> Schedule:
         """Return the same rows for a collective of another kind that they serve as they are: an all-gather's for a
-        barrier, an all-to-all's for an all-to-all-v, a reduce-scatter's for a reduce-scatter-v. They are unfolded if
-        its parts have sizes.
+        barrier, an all-to-all's for an all-to-all-v, a reduce-scatter's for a reduce-scatter-v, which is not checked.
+        They are unfolded if its parts have sizes.
 
         Args:
             collective: the new collective, on as many ranks.
@@ -330,7 +334,7 @@ class Schedule:
         The rows stay; the numbers of chunks and of steps follow. A schedule that is no pipeline is an AssertionError.
 
         Args:
-            interval: steps from piece to piece; None keeps the interval of the schedule.
+            interval: steps from piece to piece; None (or 0) keeps the interval of the schedule.
         """
         assert self.pipeline is not None
         before, after = self.pipeline, Pipeline(pieces, interval or self.pipeline.interval)
@@ -371,7 +375,8 @@ class Schedule:
         return rows * copies * (1 if self.pipeline is None else self.pipeline.pieces)
 
     def of_single_chunks(self) -> Schedule:
-        """Return the schedule with a row for every chunk of a list.
+        """Return the schedule with a row for every chunk of a list: rows of one list follow each other in its order, on
+        the lightpath and the channels of the row that carried it.
 
         A schedule without lists is returned unchanged.
 
@@ -387,10 +392,9 @@ class Schedule:
         return self.with_columns(columns | {"chunk": self.lists.chunks_of(self.chunk)}, lists=None)
 
     def unfolded_once(self) -> Schedule:
-        """Return a folded schedule of steps on packet links with the rows of all copies along its innermost axis; any
-        other schedule is an AssertionError where it is not folded.
-
-        It is still folded along the axes outside it; where there is no other axis it is not folded any more.
+        """Return a folded schedule of steps on packet links with the rows of all copies along its innermost axis,
+        folded along the other axes only; with no other axis it is not folded any more. A schedule that is not folded is
+        an AssertionError.
         """
         folding = self.folding
         assert folding is not None
@@ -422,8 +426,8 @@ class Schedule:
         return columns, piece
 
     def _of_copies(self, copies: int, fibre_channels: int = 1) -> Schedule:
-        """Return the rows of the first ``copies`` copies of a folded schedule, with lightpaths numbered on; ``folding``
-        is kept.
+        """Return the rows of the first ``copies`` copies of a folded schedule, each copy with the lightpaths of the
+        first numbered on; ``folding`` is kept, and a schedule that is not folded is an AssertionError.
 
         ``fibre_channels`` are the wavelengths of each fibre. Rows come copy after copy where copies take channels of
         their own; else all copies of a row come before the next row.
@@ -447,8 +451,8 @@ class Schedule:
         return self.with_columns(columns).moved(copy)
 
     def moved(self, copy: Ints, *, back: bool = False) -> Schedule:
-        """Return the schedule with every row of a folded one moved to another copy: source, destination and chunk,
-        channels not.
+        """Return the schedule with every row of a folded one moved to another copy: source, destination and chunk
+        change, all else (channels, lightpaths, folding) stays. A schedule that is not folded is an AssertionError.
 
         Args:
             copy: number of the copy to which each row of the first copy is moved: [row].
@@ -531,9 +535,10 @@ def circuits_key(schedule: Schedule, channels: int, rows: Ints | None = None) ->
     It is the first 16 hexadecimal digits of a SHA-256.
 
     Args:
-        schedule: any.
+        schedule: any; of a queued one the standing circuits, of a folded one those of all copies.
         channels: wavelengths of each fibre of its fabric.
-        rows: rows that have all circuits among them, as ``CircuitChanges.rows`` does; all rows without it.
+        rows: numbers of rows that have all circuits among them, as ``CircuitChanges.rows`` does; all rows without it.
+            Not used for a queued schedule.
     """
     if schedule.queued:
         schedule = schedule.standing(channels)
@@ -573,7 +578,8 @@ _SMALL = 1 << 16
 
 
 def sorted_by(*keys: Ints) -> Ints:
-    """Return the order by the last key, then the one before it, as ``np.lexsort`` does; keys of 0 and more, [n] each.
+    """Return the indices that sort by the last key, then the one before it, as ``np.lexsort`` does, equal entries as
+    they come; keys are whole numbers of 0 and more, [n] each.
 
     Time: linear in n and the largest key; as ``np.lexsort`` where keys are much larger than n.
     """
@@ -599,7 +605,7 @@ def grouped(count: Ints) -> tuple[Ints, Ints]:
 
 def run_begins(*columns: Column) -> Mask:
     """Return True where an entry begins a run of equal ones: the first entry, and those that differ from the one before
-    in some column: [n]."""
+    in some column: [n]. All columns have the same length n, 0 or more."""
     begins = np.ones(len(columns[0]), np.bool_)
     begins[1:] = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
     return begins

@@ -16,7 +16,7 @@ def colour_by_sweep(order: Any, start: Any, end: Any, colour: Any, nodes: int) -
     of colours, which equals the largest number that overlap.
 
     Args:
-        order: intervals by ascending start.
+        order: numbers of the intervals by ascending start.
         start, end: nodes, 0 to ``nodes``, start before end: [interval].
         colour: out, from 0: [interval].
     """
@@ -51,7 +51,7 @@ def sweep_ranges(order: Ints, start: Ints, end: Ints, count: Ints, nodes: int) -
     ranges; time: these, times the free ranges between others.
 
     Args:
-        order: intervals by ascending start.
+        order: numbers of the intervals by ascending start.
         start, end, count: nodes, 0 to ``nodes``, start before end, and number of colours: [interval].
 
     Returns:
@@ -160,8 +160,9 @@ def first_fit(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> i
 
     Args:
         order: numbers of the arcs.
-        start, length: first node of an arc and number of nodes, around a ring of ``nodes``: [arc].
-        colour: out: [arc].
+        start, length: first link of an arc and number of links, around a ring of ``nodes`` nodes and as many links:
+            [arc].
+        colour: out, from 0: [arc].
     """
     taken = np.zeros((len(start), nodes), np.bool_)
     used = 0
@@ -185,11 +186,13 @@ def first_fit(order: Any, start: Any, length: Any, nodes: int, colour: Any) -> i
 @njit_cached
 def alternate(source: Any, destination: Any, nodes: int, degree: int, colour: Any) -> None:
     """Colour the edges of a bipartite graph with ``degree`` colours by alternating paths (König), so that no two edges
-    of a node on either side have the same; ``colour`` [edge] receives them.
+    of a node on either side have the same.
 
     Args:
         source, destination: ends of each edge, numbered on each side from 0 to ``nodes`` − 1: [edge].
-        degree: most edges of a node.
+        nodes: number of nodes on each side.
+        degree: most edges of a node on either side.
+        colour: out, from 0 to ``degree`` − 1: [edge].
     """
     out_edge = np.full((nodes, degree), -1, np.int64)
     in_edge = np.full((nodes, degree), -1, np.int64)
@@ -231,11 +234,12 @@ def alternate(source: Any, destination: Any, nodes: int, degree: int, colour: An
 
 @njit_cached
 def counted_order(keys: Ints, order: Ints, most: int) -> Ints:
-    """Return the entries of ``order``, those with the least key first and equal ones as they come.
+    """Return the entries of ``order`` sorted by their keys, ascending, equal ones as they come (a stable counting
+    sort); ``order`` itself stays.
 
     Args:
         keys: from 0 to ``most`` − 1, by entry: [n].
-        order: some of 0 to n − 1.
+        order: some of the entries 0 to n − 1.
     """
     first = np.zeros(most + 1, np.int64)
     for entry in order:

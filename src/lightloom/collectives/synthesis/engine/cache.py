@@ -27,15 +27,14 @@ _RANKS = 300
 
 
 def effort(ranks: int) -> int:
-    """Return the number of transfers that a search among so many ranks may schedule: six million up to 300 ranks.
-
-    Above it grows with the ranks; :data:`SCALE` multiplies it.
-    """
+    """Return the number of transfers that a search among so many ranks may schedule: six million up to 300 ranks, above
+    in proportion to the ranks, and all of it multiplied by :data:`SCALE`."""
     return scaled(_TRANSFERS * max(1.0, ranks / _RANKS))
 
 
 def scaled(effort: float) -> int:
-    """Return an effort multiplied by :data:`SCALE`, rounded down."""
+    """Return an effort, a number of things that a search may try, multiplied by :data:`SCALE` (1.0 unless changed) and
+    rounded down."""
     return int(SCALE * effort)
 
 
@@ -84,8 +83,8 @@ def write_design(request: object, design: Design, circulant: Chords | None) -> N
 
 
 def read_schedule(request: object, collective: Collective) -> Schedule | None:
-    """Return the schedule cached under a request, any JSON value, as one of ``collective``, not yet verified; None
-    where nothing is cached or the entry is damaged.
+    """Return the schedule cached by :func:`write_schedule` under a request, any JSON value, with ``collective`` as its
+    collective, not yet verified; None where nothing is cached or the entry is damaged.
 
     Raises:
         ConfigError: the cache's folder can be written by others.

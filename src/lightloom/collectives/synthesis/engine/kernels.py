@@ -50,13 +50,15 @@ def sort_stably(keys: Floats, order: Ints, scratch: Ints) -> None:
 
 @njit_cached
 def list_schedule(queue: Int32s, delay: Floats, busy: Floats, sends: Transmissions, begin: Floats) -> float:
-    """Return the seconds until the last arrival if every free lightpath sends, of what waits for it, that with the
-    longest path below.
+    """Return the seconds until the last arrival if every free queue sends, of the transmissions that wait for it, that
+    with the longest path below.
+
+    A tap is one rank that a lightpath reaches; a queue sends one transmission at a time, for all copies of a lightpath.
 
     Args:
-        queue, delay: queue of each tap, and seconds until a transmission arrives there: [tap].
-        busy: seconds for which a transmission holds its lightpath: [queue].
-        sends: receptions, each released by the arrival of the one above it.
+        queue, delay: queue of each tap, and seconds from the start of a transmission until it arrives there: [tap].
+        busy: seconds for which a transmission holds its queue: [queue].
+        sends: receptions of trees, each released by the arrival of the one above it.
         begin: out, seconds at which each reception begins to be sent, unchanged at roots: [reception].
     """
     # Arrays as variables of their own: reading them out of a tuple in a loop takes time.
@@ -178,7 +180,8 @@ def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32
 
 @njit_without_arrays
 def let_wait(low: Column, high: Column, at: int) -> None:
-    """Let the transmission at a place wait: in ``low`` [place / 64], and in ``high`` [place / 4096] for its word."""
+    """Mark the transmission at place ``at`` as waiting, in place: set its bit in ``low`` (word at / 64, bit at modulo
+    64) and the bit of that word in ``high`` (word at / 4096)."""
     low[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
     high[at >> 12] |= np.uint64(1) << np.uint64((at >> 6) & 63)
 
@@ -211,7 +214,8 @@ def take_most_urgent(low: Column, high: Column, at: int) -> int:
 
 @njit_without_arrays
 def _lowest(word: int) -> int:
-    """Return the place of the lowest bit that is set in an unsigned 64-bit integer, found by halving."""
+    """Return the place, from 0, of the lowest bit that is set in an unsigned 64-bit integer, found by halving; one must
+    be set."""
     at = 0
     for k in range(5, -1, -1):
         half = np.uint64(1) << np.uint64(k)
@@ -245,11 +249,12 @@ class OrderedRows(NamedTuple):
 
 @njit_cached
 def seconds_left(rows: OrderedRows, cells: int) -> Floats:
-    """Return, for each row, its own seconds plus those of the longest chain of later rows that need its data: [row].
+    """Return, for each row, its own seconds (the delays of all its hops) plus those of the longest chain of later rows
+    that need its data, the first of which reads the cell that it writes: [row]. Waiting for links is not counted.
 
     Args:
         rows: in an order in which each comes after those that bring what it sends.
-        cells: number of cells.
+        cells: number of cells, each the place of one chunk at one rank.
     """
     left, after = np.zeros(len(rows.origin)), np.zeros(cells)
     for row in range(len(left) - 1, -1, -1):
@@ -276,9 +281,10 @@ def list_order(rows: OrderedRows, first: Ints, ranked: Ints, held: Mask, togethe
         rows: every row can begin at some time; each crosses one link or more.
         first: first place in ``ranked`` of the rows that begin on each link: [link + 1].
         ranked: rows by the first link of their way, the most urgent first: [place].
-        held: in and out, True where data lies in a cell: [cell].
-        together: seconds for which a free link waits for more urgent rows before it chooses.
-        turn: out, place of each row in the order in which they are sent: [row].
+        held: in and out, True where data lies in a cell (the place of one chunk at one rank): [cell].
+        together: seconds by which a free link puts off its choice, so that more urgent rows that come by then take
+            part; the row chosen still begins when the link was due.
+        turn: out, place of each row, from 0, in the order in which they are sent: [row].
     """
     number, cells, links = len(rows.origin), len(held), len(first) - 1
     awaited, place = np.zeros(cells, np.int64), np.empty(number, np.int64)
@@ -353,7 +359,7 @@ def list_order(rows: OrderedRows, first: Ints, ranked: Ints, held: Mask, togethe
 @njit_without_arrays
 def _earliest(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
     """Return the seconds, not before ``ready``, at which a row could begin so that every link on its way is free when
-    it gets there; ``free`` has the seconds at which each link is free: [link]."""
+    it gets there, with no wait on the way; ``free`` has the seconds at which each link is free: [link]."""
     begin, way = ready, 0.0
     for hop in range(rows.begins[row], rows.begins[row + 1]):
         begin = max(begin, free[rows.link[hop]] - way)
@@ -363,8 +369,8 @@ def _earliest(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
 
 @njit_without_arrays
 def _send(rows: OrderedRows, row: int, ready: float, free: Floats) -> float:
-    """Return the seconds at which a row that is sent from ``ready`` on has arrived, and mark the links on its way as
-    busy in ``free`` [link] from when it crosses them."""
+    """Return the seconds at which a row that is sent from ``ready`` on has arrived, waiting for links that are busy,
+    and set ``free`` [link] of each link on its way to the seconds at which the row has left it."""
     now = ready
     for hop in range(rows.begins[row], rows.begins[row + 1]):
         now = max(now, free[rows.link[hop]])
@@ -415,12 +421,14 @@ def grow(paths: Lightpaths, lines: Lines, walks: Ints, roots: Ints, trees: Trees
     equal arrivals the lightpath is taken whose queue is less busy.
 
     Args:
-        paths: lightpaths with their taps.
-        lines: rules by which lightpaths follow each other.
-        walks: ranks ahead of the root before which a piece enters no line of the highest level: [piece].
+        paths: lightpaths with their taps, the ranks that each reaches.
+        lines: rules by which lightpaths follow each other; a line holds those of one length (a level) and direction.
+        walks: ranks that a piece goes from the root at least, either way, before it enters lightpaths of the highest
+            level: [piece].
         roots: ranks at which trees begin: [root].
-        trees: out, tap and arrival of each rank, and the order of arrivals.
-        load: in and out, transmissions in each queue: [queue].
+        trees: out, tap by which each rank receives (−1 at the root), seconds of its arrival, and ranks in the order of
+            arrivals: [piece, root, rank] each.
+        load: in and out, transmissions in each queue, to which those of the trees are added: [queue].
 
     Returns:
         True if every rank is reached from every root; after False ``trees`` and ``load`` are incomplete.
@@ -452,7 +460,11 @@ def _count(paths: Lightpaths) -> int:
 @njit_without_arrays
 def _first_hub(paths: Lightpaths, lines: Lines, line: int, root: int, walk: int) -> int:
     """Return the first rank, at least ``walk`` ranks from the root in the line's direction, at which a lightpath of the
-    line begins; −1 if none does."""
+    line begins; −1 if none does.
+
+    ``line`` is a number of ``lines.line``: even ones lead to higher ranks, odd ones to lower ranks, both around the
+    ring.
+    """
     ranks = len(paths.leaving) - 1
     step = 1 if line % 2 == 0 else -1
     rank = (root + step * walk) % ranks
@@ -512,9 +524,13 @@ def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, lo
 
 @njit_without_arrays
 def _run_length(lines: Lines, growth: _Growth, at: int, came: int, tap: int) -> int:
-    """Return the number of lightpaths of one line that follow each other once ``tap`` is added to a path that reached
-    rank ``at`` by tap ``came``; −1 where the rules of lines forbid that. ``growth`` has the root, the rank at which
-    each line may begin, and the length of the run up to each rank."""
+    """Return the number of lightpaths of one line (those of one length and direction) that follow each other once
+    ``tap`` is added to a path that reached rank ``at`` by tap ``came`` (−1 at the root).
+
+    −1 where rules forbid it: a line goes on from the last tap of a lightpath only, begins at its rank of
+    ``growth.entry`` or where a longer lightpath ends, has at most ``lines.longest`` lightpaths in a row, and on the
+    highest level stops about opposite the root. ``growth`` also has the root and the run's length up to each rank.
+    """
     line = lines.line[tap]
     before = lines.line[came] if came >= 0 else -1
     length = 1
@@ -544,7 +560,8 @@ def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sw
     earlier than its child, and all below still arrives by the deadline. Ends early when nothing moves.
 
     Args:
-        trees: in and out.
+        paths: lightpaths with their taps, the ranks that each reaches.
+        trees: in and out, taps, arrivals and order of ranks: [piece, root, rank] each.
         load: in and out, transmissions in each queue: [queue].
         deadline: seconds from the root by which everything must arrive if nothing waits.
         sweeps: most rounds over all trees.
@@ -641,8 +658,9 @@ def transmissions(paths: Lightpaths, tap: Int32s, order: Int32s) -> tuple[Int32s
     """Return the receptions of trees as the fields of :class:`Transmissions`, in their order, for list scheduling.
 
     They are the tap of each reception, −1 at a root; the first reception that waits for it, and the next one that waits
-    for the same, −1 for none; the next farther one of the same transmission, empty where every lightpath has one tap;
-    the seconds of the longest path below; and the receptions at the roots: [reception] each, but for the last.
+    for the same, −1 for none, where of one transmission only the nearest reception is listed; the next farther one of
+    the same transmission, −1 for none, empty where every lightpath has one tap; the seconds of the longest path below;
+    and the receptions at the roots: [reception] each, but for the last.
 
     Reception (piece · roots + root) · ranks + rank is that of a rank in a tree.
 
