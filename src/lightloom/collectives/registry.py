@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 @cache
 def algorithms() -> dict[str, Algorithm]:
-    """Return every algorithm, plug-ins included, by name; they are found once for each process.
+    """Return every algorithm by name, plug-ins included and last, which replace others of their name; they are found
+    once for each process.
 
     Raises:
         ConfigError: a plug-in cannot be imported, or registered something that is not an :class:`Algorithm`.

@@ -45,8 +45,9 @@ class RowOrder:
 def row_order(schedule: Schedule) -> RowOrder:
     """Return the rows of a verified, unfolded schedule in an order in which they can run (``groups``, each of rows that
     are all sent before any of them arrives), and for each row the rows that it must wait for, by reason: writers of
-    what it reads (``reads``), readers and writers of what it replaces or adds to (``after_reads``, ``after_writes``),
-    and rows that add to the same sum before it (``sums``).
+    what it reads (``reads``), readers of what it replaces or adds to (``after_reads``), writers of that
+    (``after_writes``; for a row that adds those alone that store), and rows that add to the same sum before it
+    (``sums``).
 
     The time is linear in the number of rows and dependencies.
 

@@ -83,7 +83,7 @@ def ring_all_to_all(nodes: int) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def colour_intervals(start: Ints, end: Ints, nodes: int) -> tuple[Ints, int]:
-    """Return a colour for each interval [start, end) of nodes of a line, so that overlapping intervals differ
+    """Return a colour, from 0, for each interval [start, end) of nodes of a line, so that overlapping intervals differ
     [interval], and the number of colours.
 
     That number is the fewest possible: the most intervals that overlap anywhere.
@@ -122,8 +122,8 @@ def colour_ranges(start: Ints, end: Ints, count: Ints, nodes: int) -> tuple[Ints
 
 
 def colour_arcs(start: Ints, length: Ints, nodes: int) -> tuple[Ints, int]:
-    """Return a colour for each arc of a ring of ``nodes``, so that overlapping arcs differ [arc], and the number of
-    colours.
+    """Return a colour, from 0, for each arc of a ring of ``nodes``, so that overlapping arcs differ [arc], and the
+    number of colours.
 
     Arc i covers the links ``start[i] ... start[i] + length[i] − 1`` modulo ``nodes``. Colours are as few as possible if
     some link is in no arc; else they are given first-fit, longest arcs first.
@@ -399,7 +399,8 @@ def along_the_line(source: Ints, destination: Ints, entry: Ints, count: Ints, n:
     """Return transfers between ranks of a line of ``n``, with a colour for each chunk, on as many colours as the
     busiest link carries chunks.
 
-    Transfers towards higher ranks go clockwise. One whose colours do not follow each other comes in several parts.
+    Transfers towards higher ranks go clockwise, others counter-clockwise, with colours of their own from 0. One whose
+    colours do not follow each other comes in several parts.
 
     Args:
         source, destination: ranks: [transfer].

@@ -48,7 +48,8 @@ Place = tuple[Block, int]
 def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None] = lambda _: None) -> Program:
     """Return a verified schedule as a program, which is checked against the rules and run symbolically.
 
-    ``advance`` is called with numbers of rows that are done, once when they are ordered and once when they are written.
+    ``advance`` is called with the number of all rows (of the unfolded schedule) twice: once when they are ordered and
+    once when they are written.
 
     Raises:
         UnsupportedError: a kind other than all-gather, reduce-scatter, all-reduce and all-to-all, a switch that

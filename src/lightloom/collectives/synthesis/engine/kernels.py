@@ -581,8 +581,8 @@ def rebalance(paths: Lightpaths, trees: Trees, load: Floats, deadline: float, sw
 
 @njit_without_arrays
 def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float) -> int:
-    """Move ranks of one tree to better receptions, the latest arrival first, so that all still arrives by ``deadline``
-    in seconds, and return the number of moves.
+    """Move ranks of one tree to better receptions (see :func:`_better_tap`), the latest arrival first, so that all
+    still arrives by ``deadline`` in seconds, and return the number of moves.
 
     ``tree`` and ``load`` [queue], transmissions in each queue, are changed in place; ``balance`` is scratch.
     """
@@ -621,10 +621,12 @@ def _rebalance_tree(paths: Lightpaths, tree: Trees, load: Floats, balance: _Bala
 
 @njit_without_arrays
 def _better_tap(paths: Lightpaths, tree: Trees, load: Floats, balance: _Balance, deadline: float, at: int) -> int:
-    """Return the tap by which rank ``at`` had better receive, or −1 if none is better: one of the transmission with
-    more receivers than its present one has besides, otherwise one of a less busy queue, and all below it still in time.
+    """Return the tap (a lightpath's end at a rank) by which rank ``at`` had better receive, or −1 if none is better:
+    one of the transmission with the most receivers, if they are more than those that its present one has besides
+    ``at``; otherwise, if ``at`` is the only receiver of its present one, one whose queue would be less busy (load times
+    seconds of a transmission).
 
-    The rank that sends must come before ``at`` in the order of arrivals.
+    The rank that sends must come before ``at`` in the order of arrivals, and all below ``at`` still arrive in time.
 
     Args:
         load: transmissions in each queue: [queue].
