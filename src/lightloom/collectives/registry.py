@@ -184,7 +184,8 @@ class Refusal:
 
 
 def attempt(algorithm: Algorithm, make: Callable[[], T]) -> T | Refusal:
-    """Return ``make()``, which builds this algorithm's schedule; or the refusal that says how the algorithm failed.
+    """Return the result of ``make()``, which builds this algorithm's schedule; or a refusal with ``failed`` set and the
+    error's text as ``why``, after "NAME raises TYPE: " where it is no error of this package's own kinds.
 
     Any algorithm may come from a plug-in, so every exception is its failure, except a cost below its lower bound: there
     the fabric or the bound is wrong, and with it the cost of every other algorithm.

@@ -477,8 +477,9 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
 def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
     """Return the schedule of ``second`` after ``first``, which together serve ``collective``.
 
-    Steps and lightpaths of the second are numbered on. All other fields (chunks, dependencies, folding, notes and so
-    on) are those of ``second``; those of ``first`` are not looked at.
+    Steps and lightpaths of the second are numbered on. All other fields (algorithm, chunks, dependencies, folding,
+    notes and so on) are those of ``second``, unchanged, so that dependencies are not numbered on; those of ``first``
+    are not looked at.
     """
     columns = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
     columns["step"][len(first) :] += first.steps

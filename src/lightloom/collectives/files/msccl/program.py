@@ -264,8 +264,8 @@ class _Reader:
         raise ConfigError(f"{self._path}, line {self.parser.CurrentLineNumber}: {what}")
 
     def _start(self, name: str, values: dict[str, str]) -> None:
-        """Open an element inside the one that it belongs to, and read its attributes, texts by name; ConfigError for an
-        unknown or misplaced element, or wrong attributes."""
+        """Open an element (``algo`` outermost, in it ``gpu``, in that ``tb``, in that ``step``) and read its
+        attributes, texts by name; ConfigError for an unknown or misplaced element, or wrong attributes."""
         inside = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb"}
         if name not in inside or inside[name] != (self._open[-1] if self._open else None):
             self._refuse(f"<{name}> inside {self._open[-1] if self._open else 'nothing'}: expected algo, gpu, tb, step")
@@ -301,8 +301,9 @@ class _Reader:
     def _algo(self, values: dict[str, str]) -> None:
         """Begin the program with the attributes of its element ``algo``; ConfigError where one is missing or wrong.
 
-        ``outofplace``, ``minBytes`` and ``maxBytes`` may be missing: the first is then the opposite of ``inplace``, the
-        others 0 and 2^27.
+        Needed are ``name``, ``coll`` and ``proto``, any texts, and the whole numbers ``ngpus``, ``nchannels``,
+        ``nchunksperloop`` and ``inplace`` (0 or 1). ``outofplace``, ``minBytes`` and ``maxBytes`` may be missing: the
+        first is then the opposite of ``inplace``, the others 0 and 2^27.
         """
         self._announced = self._whole(values, "ngpus", least=1)
         in_place = self._whole(values, "inplace", least=0, most=1)

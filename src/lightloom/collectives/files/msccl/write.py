@@ -90,8 +90,9 @@ def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None
 
 
 def _check_fits(program: Program, name: str) -> None:
-    """Raise UnsupportedError where a program needs more channels, threadblocks, steps, peers on a channel or chunks in
-    a buffer than MSCCL's runtime has; ``name`` is that of the algorithm, for the message."""
+    """Raise UnsupportedError where a program needs more than MSCCL's runtime has: 32 channels, 216 threadblocks on a
+    GPU, numbers up to 127 of threadblocks for which others wait, 256 steps in a threadblock, 32 peers on a channel of a
+    GPU, 32,768 chunks in a buffer. ``name`` is that of the algorithm, for the message."""
     blocks = [block for gpu in program.gpus for block in gpu.blocks]
     awaited = [step.depends[0] for block in blocks for step in block.steps if step.depends]
     most = {
@@ -108,7 +109,8 @@ def _check_fits(program: Program, name: str) -> None:
 
 
 def _peers(gpu: Gpu) -> int:
-    """Return the largest number of a GPU's threadblocks on one channel that all send, or that all do not send."""
+    """Return the most threadblocks of a GPU on one channel, those that send and those that do not counted apart; 0
+    without threadblocks."""
     sends = [(block.send >= 0, block.channel) for block in gpu.blocks]
     return max((sends.count(end) for end in sends), default=0)
 
@@ -181,7 +183,8 @@ class ProgramWriter:
         return "s", self.scratch[rank].setdefault(chunk, len(self.scratch[rank]))
 
     def sizes(self, rank: int) -> dict[str, int]:
-        """Return the number of chunks in each buffer of a rank: input ("i"), output ("o") and scratch ("s")."""
+        """Return the number of chunks in each buffer of a rank: input ("i"), output ("o") and scratch ("s"), the last
+        as many as :meth:`place` has put there so far."""
         own = self.chunks // self.ranks
         inputs = own if self.kind == "all-gather" else self.chunks
         outputs = own if self.kind == "reduce-scatter" else self.chunks
@@ -263,8 +266,8 @@ class ProgramWriter:
         "receive", "send"), peer and channel, on a GPU with more than 128 those first for which others wait.
 
         It runs in place, but out of place in an all-to-all. It is chosen for the sizes from ``nbytes`` of the schedule
-        rounded down to ``nbytes`` rounded up to a multiple of 8 bytes times its chunks; ``max_bytes`` is one more, as
-        runtimes leave it out. Steps get their dependencies here.
+        rounded down to ``nbytes`` rounded up to a multiple of 8 bytes times the program's chunks (``nchunksperloop``);
+        ``max_bytes`` is one more, as runtimes leave it out. Steps get their dependencies here.
         """
         gpus = []
         for rank in range(self.ranks):

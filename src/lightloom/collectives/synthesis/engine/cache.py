@@ -66,7 +66,7 @@ def read_design(request: object) -> tuple[Design, Chords | None] | None:
     The graph is its lengths of chords, pieces and slack.
 
     Raises:
-        ConfigError: the cache's folder can be written by others.
+        ConfigError: the cache's folder belongs to somebody else or can be written by others.
     """
     content = read_entry(cache_path(request))
     if content is None:
@@ -87,7 +87,7 @@ def read_schedule(request: object, collective: Collective) -> Schedule | None:
     collective, not yet verified; None where nothing is cached or the entry is damaged.
 
     Raises:
-        ConfigError: the cache's folder can be written by others.
+        ConfigError: the cache's folder belongs to somebody else or can be written by others.
     """
     content = read_entry(cache_path(request, ".npz"))
     if content is None:

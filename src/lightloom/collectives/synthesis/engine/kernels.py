@@ -140,7 +140,7 @@ def _rank(path: Ints, sends: Transmissions, start: Ints, place: Int32s) -> Int32
     below first, and by number where they are equally urgent.
 
     Args:
-        path: queue of each transmission: [reception].
+        path: queue of each transmission, −1 at roots: [reception].
         sends: the receptions.
         start: zeros, out: first place of each queue: [queue + 1].
         place: −1 everywhere, out: place of each transmission that waits for another, by its first reception:
@@ -188,8 +188,8 @@ def let_wait(low: Column, high: Column, at: int) -> None:
 
 @njit_without_arrays
 def take_most_urgent(low: Column, high: Column, at: int) -> int:
-    """Remove from the bit sets ``low`` and ``high`` the first place, from ``at`` on, that waits, and return it; one
-    must wait."""
+    """Remove from the bit sets ``low`` and ``high``, laid out as :func:`let_wait` fills them, the first place, from
+    ``at`` on, that waits, and return it; one must wait."""
     word = at >> 6
     bits = low[word] >> np.uint64(at & 63)
     if bits:
@@ -481,8 +481,9 @@ def _grow_tree(paths: Lightpaths, lines: Lines, growth: _Growth, tree: Trees, lo
     """Grow the tree of one root by earliest arrival, as Dijkstra's algorithm does, over lightpaths that the rules of
     lines allow; return False if some rank is not reached. Of equal arrivals the one over the less busy queue is taken.
 
-    Taps, arrivals and the order of ranks go to ``tree``, and each lightpath that is used adds 1 to its queue's
-    ``load``. ``growth`` has the root, the ranks at which lines may begin, and scratch.
+    Taps, arrivals (1e300 seconds where not reached) and the order of ranks go to ``tree``, and each lightpath that is
+    used adds 1 to its queue's ``load``; how busy a queue is is that load times its seconds of a transmission.
+    ``growth`` has the root, the ranks at which lines may begin, and scratch.
     """
     done, arrival, came = growth.done, tree.arrival, tree.tap
     done[:] = False
