@@ -141,9 +141,9 @@ class Accelerator(Described):
         return nbytes * 0.0 if self.memory_bandwidth is None else nbytes / (fraction * self.memory_bandwidth)
 
     def update_time(self, nbytes: Amount) -> Amount:
-        """Return the seconds of an optimizer's update that moves ``nbytes`` of main memory; with a kernel model the
-        bytes are scaled by ``optimizer_traffic`` and the seconds that every step adds (``step_overhead``) are
-        included."""
+        """Return the seconds of an optimizer's update that moves ``nbytes`` of main memory: :meth:`memory_time`; with a
+        kernel model that of ``nbytes`` times its ``optimizer_traffic``, plus the seconds that every step adds
+        (``step_overhead``)."""
         if self.kernels is None:
             return self.memory_time(nbytes)
         return self.memory_time(nbytes * self.kernels.optimizer_traffic) + self.kernels.step_overhead
@@ -151,11 +151,14 @@ class Accelerator(Described):
     def operator_times(self, work: Work, precision: Precision) -> Floats:
         """Return the seconds of each operator in one pass, in the shape to which the arrays of ``work`` broadcast.
 
-        ``precision`` is the number format of matrix products; with ``fp8`` everything else is computed in ``bf16``
-        (:data:`WIDE`), on the roofline only where ``work.narrow`` says which operators are products. The time is that
-        of the kernels where there is a kernel model and ``work`` states them, otherwise the longer of
-        :meth:`compute_time` and :meth:`memory_time`. ``kernel_launch`` is added; an operator without work is not
-        launched and takes no time.
+        The time is that of the kernels where there is a kernel model and ``work`` states them, otherwise the longer of
+        :meth:`compute_time` and :meth:`memory_time`. ``kernel_launch`` is added once to each operator; an operator
+        without work is not launched and takes no time.
+
+        Args:
+            work: FLOPs, bytes, kernels and products of the operators.
+            precision: number format of matrix products. With ``fp8`` everything else is computed in ``bf16``
+                (:data:`WIDE`); on the roofline that needs ``work.narrow``, without which all is taken as ``fp8``.
 
         Raises:
             UnsupportedError: this accelerator has no rate for the precision.

@@ -83,8 +83,8 @@ class Calibration(Described):
 
     @model_validator(mode="after")
     def _square(self) -> Self:
-        """Raise ValueError for a covariance that is not a symmetric matrix with a row for each parameter, or that has
-        negative eigenvalues; otherwise return the calibration unchanged."""
+        """Raise ValueError for a covariance that is not a symmetric matrix with a row for each parameter (to a relative
+        1e-4), or that has an eigenvalue below -1e-6; otherwise return the calibration unchanged."""
         size = len(self.parameters)
         if len(self.covariance) != size or any(len(row) != size for row in self.covariance):
             raise ValueError(f"covariance: expected {size} rows of {size} numbers, one for each parameter")
@@ -99,9 +99,9 @@ class Calibration(Described):
         return f"fitted to {self.rows.line()}"
 
     def fitted(self, known: Iterable[str]) -> tuple[dict[str, float], dict[str, float], dict[str, str]]:
-        """Return three mappings by name, of those parameters of the calibration that ``known`` lists: values, standard
-        deviations of their logarithms, and sources; the source is that of the prior where the rows do not determine the
-        parameter."""
+        """Return three mappings by name, of those parameters of the calibration that ``known`` lists (other names in it
+        are passed over): fitted values, standard deviations of their logarithms after the fit, and sources;
+        the source is that of the prior where the rows do not determine the parameter."""
         entries = {name: entry for name, entry in self.parameters.items() if name in set(known)}
         sources = {name: self.source if entry.determined else entry.source for name, entry in entries.items()}
         values, spreads = ({name: getattr(e, field) for name, e in entries.items()} for field in ("value", "spread"))
@@ -118,19 +118,19 @@ class Calibration(Described):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """Return rows and cross-validated error as a paragraph of HTML."""
+        """Return the line of :func:`str`, rows and cross-validated error, escaped in a ``<p>`` within a ``<div>``."""
         return f"<div><p>{escape(str(self))}</p></div>"
 
     def at_priors(self, transport: Iterable[str] = ()) -> list[str]:
-        """Return the names of the parameters that stay at their priors since the calibration does not have them, as a
-        file written before they were known.
+        """Return the names of the parameters that stay at their priors since the calibration does not have them, as in
+        a file written before they were known: of those of kernels (all of :data:`PRIORS`), then of ``transport``.
 
         Args:
-            transport: names of the parameters of the transport that is used with it, if one is; those of kernels always
-                count.
+            transport: names of the parameters of the transport that is used with the calibration, if one is.
         """
         return [name for name in (*PRIORS, *transport) if name not in self.parameters]
 
     def undetermined(self) -> list[str]:
-        """Return the names of the calibration's parameters that its rows leave near their priors."""
+        """Return the names of the calibration's parameters that its rows leave near their priors (``determined`` is
+        False), in the order of ``parameters``; those that it lacks are in :meth:`at_priors`."""
         return [name for name, parameter in self.parameters.items() if not parameter.determined]

@@ -183,8 +183,9 @@ class KernelModel(Config):
         return self
 
     def priors(self) -> dict[str, Prior]:
-        """Return the prior of every parameter that a calibration may change, by name, with this model's values, and its
-        spreads and sources where it states them."""
+        """Return the prior of every parameter that a calibration may change (the names of :data:`PRIORS`), by name: its
+        value is this model's, as are spread and source where the model states them, otherwise those of
+        :data:`PRIORS`."""
         return {
             name: prior._replace(
                 value=getattr(self, name),
@@ -200,10 +201,11 @@ class KernelModel(Config):
         return nbytes / (self.memory_fraction * rates.bandwidth)
 
     def product_time(self, m: Floats, n: Floats, k: Floats, products: Floats, rates: Rates) -> Floats:
-        """Return the seconds of ``products`` independent matrix products of [m, k] by [k, n] at the part of the peak in
-        ``rates`` that kernels reach, memory traffic left out, in the shape to which the arguments broadcast.
+        """Return the seconds of ``products`` independent matrix products of [m, k] by [k, n], 2 FLOPs a multiply-add, at
+        ``gemm_fraction`` of ``rates.peak``, memory traffic left out, in the shape to which the arguments broadcast.
 
-        Tiles fill the compute units in whole waves; the fastest of the tile sizes counts. Products too small for all
+        Tiles fill the compute units in whole waves; the fastest of the tile sizes (:data:`TILES`) counts. Each wave
+        takes ``gemm_depth`` times ``rates.fill`` of depth longer, while pipelines fill. Products too small for all
         units are cut along their depth, into parts of a depth of 256 or more.
         """
         units, rate = self.compute_units, self.gemm_fraction * rates.peak / self.compute_units
@@ -216,16 +218,19 @@ class KernelModel(Config):
         return seconds
 
     def operator_times(self, nbytes: Floats, flops: Floats, kernels: KernelShapes, rates: Rates) -> Floats:
-        """Return the seconds of each operator in one pass: [rows, operators].
+        """Return the seconds of each operator in one pass, launches left out: [rows, operators].
 
         Operators that wait for memory take the time of their bytes, scaled by ``fusion``; products of unknown shape the
-        longer of that of their bytes and of their FLOPs; products of known shape and attention that of their kernels,
-        products in the narrow format where ``rates`` has a peak for it. Operators without FLOPs and bytes take no time.
+        longer of that of their bytes and of their FLOPs, at ``gemm_fraction`` of the peak; products of known shape and
+        attention that of the kernels that run in the pass (forward, input's and weights' gradient as often as
+        ``kernels`` says), whatever ``flops``. A product is in the narrow format where ``kernels.narrow`` is 1 and
+        ``rates`` has a peak for it. Operators without FLOPs and bytes take no time.
 
         Args:
-            nbytes: bytes read from and written to main memory, [rows, operators].
+            nbytes: bytes read from and written to main memory, [rows, operators]; not used for products of known shape
+                and unfused attention, whose traffic follows from their shapes.
             flops: floating-point operations, [rows, operators].
-            kernels: the kernels that the operators launch.
+            kernels: kind and shapes of the kernels that the operators launch.
             rates: peak rates of the accelerator.
         """
         seconds = self.memory_time(nbytes, rates)
@@ -247,8 +252,8 @@ class KernelModel(Config):
 
     def _products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
         """Return the seconds of matrix products in their stored format, [rows, operators]: the sum over forward pass
-        and both gradients of the longer of arithmetic and memory traffic, plus the cross entropy. ``_moving`` is not
-        used."""
+        and both gradients, each as often as ``kernels`` says, of the longer of arithmetic and of one access to both
+        operands and the result, plus the cross entropy. ``_moving`` is not used."""
         m, n, k, products = kernels.m, kernels.n, kernels.k, kernels.products
         moving = self.memory_time(kernels.element_bytes * products * (m * k / kernels.repeats + k * n + m * n), rates)
         slower = self._alignment(kernels, kernels.element_bytes)
@@ -280,8 +285,8 @@ class KernelModel(Config):
 
     def _alignment(self, kernels: KernelShapes, element_bytes: int) -> Floats:
         """Return the factor, 1 or more, by which products take longer whose rows are not multiples of 16 bytes at
-        ``element_bytes`` bytes an element: [rows, operators]. It is the inverse of ``unaligned``, half of that where
-        rows are multiples of 4 bytes.
+        ``element_bytes`` bytes an element: [rows, operators]. It is 1 / ``unaligned``, half of that but
+        at least 1 where rows are multiples of 4 bytes.
 
         Rows are as long as the features of a layer, n and k, in the forward pass and for both gradients; convolutions,
         whose k is that of an implicit matrix, pad their channels and are never slower.
@@ -293,15 +298,17 @@ class KernelModel(Config):
         return np.where(aligned | (kernels.repeats > 1), 1.0, 1.0 / rate)
 
     def _loss(self, kernels: KernelShapes, rates: Rates) -> Floats:
-        """Return the seconds of the memory traffic of a cross entropy on the outputs of products, [rows, operators]; 0
-        for operators whose ``losses`` is 0."""
+        """Return the seconds of the memory traffic of a cross entropy on the m x n outputs of each product, [rows,
+        operators]: 14 bytes a logit for each forward pass, 22 for each gradient of the weights; 0 for operators whose
+        ``losses`` is 0."""
         forward, backward = LOSS_BYTES
         logits = kernels.losses * kernels.m * kernels.n * kernels.products
         return self.memory_time(logits * (forward * kernels.forward + backward * kernels.weight_gradient), rates)
 
     def _flash(self, kernels: KernelShapes, moving: Floats, rates: Rates) -> Floats:
         """Return the seconds of attention in one kernel, [rows, operators]: the longer of ``moving``, the seconds of
-        the operator's bytes, and of the arithmetic on the visible scores at the reached fractions of the peak."""
+        the operator's bytes, and of the arithmetic on the visible scores, at ``flash_forward`` of the peak forward and
+        at ``flash_backward`` backward, which has 2.5 times the FLOPs; each gradient counts as half of it."""
         flops = 4.0 * kernels.products * kernels.m * kernels.n * kernels.k * kernels.visible
         # Half of the backward kernel stands for each of the two gradients.
         backward = FLASH_BACKWARD * (kernels.input_gradient + kernels.weight_gradient) / 2 / self.flash_backward
@@ -309,8 +316,9 @@ class KernelModel(Config):
 
     def _unfused(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
         """Return the seconds of attention as two matrix products with softmax and dropout between them, [rows,
-        operators]: the products plus the memory traffic of all scores, forward and backward. ``_moving`` is not
-        used."""
+        operators]: the products plus the memory traffic of all scores, hidden ones too, 5 accesses forward and 6
+        backward times ``score_traffic``; backward there are twice the products. Each gradient counts as half of the
+        backward pass. ``_moving`` is not used."""
         queries, keys, size, heads = kernels.m, kernels.n, kernels.k, kernels.products
         scores = self.product_time(queries, keys, size, heads, rates)
         values = self.product_time(queries, size, keys, heads, rates)

@@ -58,10 +58,10 @@ def fields_of(name: str) -> dict[str, Any]:
 
 def calibrated_accelerator(calibration: Calibration) -> Accelerator:
     """Return the accelerator that a calibration names, with the fitted parameters in its kernel model; its name ends in
-    ``-calibrated``.
+    ``-calibrated``. A file that it names is sought from the working directory.
 
     Raises:
-        UnknownNameError: neither a catalog name nor a file.
+        UnknownNameError: the accelerator that it names is neither of the catalog nor a plug-in's nor a file.
         ConfigError: the accelerator has no kernel model or is itself calibrated, or a parameter is out of range.
     """
     name = f"{Path(calibration.accelerator).stem}-calibrated"
@@ -119,7 +119,8 @@ def accelerator_of_device(name: str, memory: float | None = None) -> str | None:
 
     Args:
         name: name as the driver gives it, such as ``NVIDIA A100-SXM4-80GB``.
-        memory: bytes of its main memory; without it the size in the name counts, if it has one.
+        memory: bytes of its main memory, which may be less than the size on the data sheet; without it the size in the
+            name counts (``80GB``), if it has one.
     """
     stated = re.search(r"(\d+)\s*GB", name)
     size = memory if memory is not None else float(stated[1]) * _GIGABYTE if stated else None
@@ -184,7 +185,8 @@ def system_fields(path: Path) -> dict[str, Any]:
 
 def _read_system(path: Path) -> dict[str, Any]:
     """Return the entries of a system file: of a .json file its object, of any other its ``name: value`` lines with
-    plain numbers as floats and other values as text; lines without a colon are passed over.
+    plain numbers as floats and other values as text, both parts stripped of blanks; lines without a colon are passed
+    over.
 
     Raises:
         ConfigError: the file cannot be read, or its JSON is no object.
@@ -210,8 +212,9 @@ def _positive_rate(data: Mapping[str, Any], name: str, path: Path) -> float | No
 
 
 def _algorithms_text(data: Mapping[str, Any]) -> str:
-    """Return a phrase in parentheses that names the algorithms of collectives in a system file, and the options that
-    choose those which this package has; empty if the file names none."""
+    """Return a phrase in parentheses, after a blank, with the algorithms of collectives that a system file's
+    ``...-implementation`` entries name, each once, and the ``--algorithm`` options that choose those which this package
+    has; empty if the file names none."""
     words: dict[str, None] = {}
     for name, value in data.items():
         if name.endswith("-implementation"):
