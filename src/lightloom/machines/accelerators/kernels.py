@@ -201,8 +201,8 @@ class KernelModel(Config):
         return nbytes / (self.memory_fraction * rates.bandwidth)
 
     def product_time(self, m: Floats, n: Floats, k: Floats, products: Floats, rates: Rates) -> Floats:
-        """Return the seconds of ``products`` independent matrix products of [m, k] by [k, n], 2 FLOPs a multiply-add, at
-        ``gemm_fraction`` of ``rates.peak``, memory traffic left out, in the shape to which the arguments broadcast.
+        """Return the seconds of ``products`` independent matrix products of [m, k] by [k, n] at ``gemm_fraction`` of
+        ``rates.peak`` (2 m n k FLOPs each), memory traffic left out, in the shape to which the arguments broadcast.
 
         Tiles fill the compute units in whole waves; the fastest of the tile sizes (:data:`TILES`) counts. Each wave
         takes ``gemm_depth`` times ``rates.fill`` of depth longer, while pipelines fill. Products too small for all
@@ -265,10 +265,12 @@ class KernelModel(Config):
 
     def _narrow_products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
         """Return the seconds of matrix products in the narrow format, [rows, operators]: the sum over forward pass and
-        both gradients of the longer of arithmetic and memory traffic, plus the casts of the operands.
+        both gradients, each as often as ``kernels`` says, of the longer of arithmetic and memory traffic (operands of 1
+        byte an element, results of ``element_bytes``), plus the casts of both operands, each element read as stored and
+        written as a byte.
 
-        Products reach their own peak, and filling a tile's pipeline takes as long as in the wide format. ``_moving`` is
-        not used.
+        Products are priced at ``rates.narrow_peak``, which must be given, and filling a tile's pipeline takes as long
+        as in the wide format. ``_moving`` is not used.
         """
         assert rates.narrow_peak is not None
         faster = rates._replace(peak=rates.narrow_peak, fill=rates.narrow_peak / rates.peak)
