@@ -236,7 +236,8 @@ def calibrated_fields(fields: Mapping[str, Any], base: Mapping[str, Any], where:
     ones of a calibration, with their spreads and sources. ``description`` is the calibration's, ``calibration`` holds
     its fields, and ``sources`` say so.
 
-    Parameters that the file is too old to have stay at their priors (:meth:`Calibration.at_priors`).
+    Parameters that the file is too old to have stay at their priors (:meth:`Calibration.at_priors`), and those of a
+    transport that it has are left out.
 
     Args:
         fields: the content of a calibration file.

@@ -33,8 +33,8 @@ _JSON = {
 
 def read_network(path: Path) -> Fields:
     """Return the fields of a cluster file that describe the network in a file of ASTRA-sim (JSON): ``description``,
-    ``ranks``, ``fabric``, of kind ``tiers`` with a tier for each dimension, and ``sources``. There is no accelerator,
-    of which a network says nothing.
+    ``ranks``, ``fabric``, of kind ``tiers`` with a tier for each dimension, and ``sources``, as :func:`cluster_fields`
+    does for a file that is read already. There is no accelerator, of which a network says nothing.
 
     Raises:
         ConfigError: the file cannot be read, or a dimension is missing, unknown or out of range (names it).
@@ -45,14 +45,18 @@ def read_network(path: Path) -> Fields:
 def cluster_fields(data: Fields, path: Path) -> Fields:
     """Return the fields of a cluster file (``description``, ``ranks``, ``fabric``, of kind ``tiers``, ``sources``) that
     describe a network of ASTRA-sim: a tier for each dimension, from the ranks outwards, with the bandwidth of a rank in
-    bytes per second, the file's GB/s taken as GiB/s times :func:`_links_per_rank`, and latencies in seconds.
+    bytes per second, the file's GB/s taken as GiB/s times :func:`_links_per_rank`, and latencies in seconds (the file's
+    are ns). The ranks are the product of the sizes; fields that are not used are listed in the description.
 
     Args:
-        data: fields of the network's file, in either of its two forms.
+        data: fields of the network's file, in either of its two forms: that of the YAML (``topology``,
+            ``npus_count``, ``bandwidth``, ``latency``) where it has ``npus_count``, otherwise that of the JSON
+            (``topologies-per-dim``, ``units-count``, ``link-bandwidth``, ``link-latency``).
         path: the file, for messages and sources.
 
     Raises:
-        ConfigError: a dimension is missing, unknown or out of range (names it).
+        ConfigError: the lists differ in length, a shape is unknown (not Ring, Switch or FullyConnected), or a value is
+            missing or out of range.
     """
     names = _YAML if "npus_count" in data else _JSON
     columns = {what: _column(data, name, path) for what, name in names.items()}
@@ -86,9 +90,10 @@ def _links_per_rank(links: Any, number: int, shape: str, size: int, path: Path) 
     bandwidth: a ring has two, a full mesh one to each other rank, a switch one; 1 where the file states none.
 
     Args:
-        links: the field ``links-count``, a list by dimension; anything else counts as not stated.
+        links: the field ``links-count``, a list by dimension; anything else counts as not stated, as does a list that
+            is too short.
         number: number of the dimension, from 0.
-        shape: shape of the dimension, as tiers name it.
+        shape: shape of the dimension, as tiers name it: ``ring``, ``full-mesh`` or ``switch``.
         size: ranks, or groups, that the dimension joins.
         path: the file, for messages.
 
@@ -142,7 +147,8 @@ _MOST_NODES = 1 << 18
 
 def read_topology(path: Path) -> Fields:
     """Return the fields of a cluster file (``description``, ``ranks``, ``fabric``, ``sources``) that describe a
-    topology of ns-3, text with nodes, switches and links. The ranks are the nodes that are no switches, renumbered in
+    topology of ns-3: a line with the numbers of nodes, switches and links; where there are switches, a line with their
+    nodes; then a line for each link (:func:`_edge`). The ranks are the nodes that are no switches, renumbered from 0 in
     order, the fabric is of kind ``graph``, with ``switch N`` for switches by the file's number, and losses of packets
     are left out, as the description says. There is no accelerator.
 
@@ -180,10 +186,17 @@ def read_topology(path: Path) -> Fields:
 
 def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | str]) -> Fields:
     """Return ``source``, ``target``, ``bandwidth`` in bytes per second and ``latency`` in seconds of a link, as a
-    mapping, from the five words of a line; the share of lost packets, the fifth, must be a number and is left out.
+    mapping.
 
-    ``names`` are the ranks or names of switches by the number of the node in the file. ConfigError for a malformed
-    line.
+    Args:
+        path: the file, for messages.
+        line: number of the line in the file, from 1, for messages.
+        words: the five words of the line: two nodes, rate and delay with their units (``100Gbps``, ``0.5us``), and the
+            share of lost packets, which must be a number and is left out.
+        names: rank, or name of the switch, by the number of the node in the file.
+
+    Raises:
+        ConfigError: the line is malformed, or names a node that is none of the file's.
     """
     if len(words) != _COLUMNS:
         raise ConfigError(f"{path}, line {line}: {len(words)} columns: expected two nodes, rate, delay and loss")
@@ -199,8 +212,8 @@ def _edge(path: Path, line: int, words: Sequence[str], names: dict[int, int | st
 
 
 def _whole_number(path: Path, row: tuple[int, list[str]], place: int) -> int:
-    """Return the whole number in column ``place``, from 0, of ``row``, a line's number and its words; ConfigError,
-    which names the file ``path`` and the line, where there is none."""
+    """Return the whole number, 0 or more, in column ``place``, from 0, of ``row``, a line's number and its words;
+    ConfigError, which names the file ``path`` and the line, where there is none."""
     line, words = row
     if place >= len(words) or not re.fullmatch("[0-9]{1,18}", words[place]):
         raise ConfigError(f"{path}, line {line}: expected a whole number in column {place + 1}")

@@ -127,7 +127,8 @@ class Cluster(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return the cluster as a document: ``name``, ``description``, ``ranks``, then ``accelerator``, ``fabric``,
-        ``reference`` and ``training``, each as a mapping of its fields (None for no reference), and ``sources``."""
+        ``reference`` and ``training``, each as a mapping of all its fields, defaults and derived ones too, in bytes,
+        seconds and watts (None for no reference), and ``sources``."""
         parts = {name: getattr(self, name) for name in ("accelerator", "fabric", "reference", "training")}
         return {
             **attributes(self, "name description ranks"),
@@ -185,7 +186,7 @@ class Package:
 
     @property
     def link_width(self) -> float:
-        """Metres across the waveguides of one link between chips, both directions."""
+        """Metres across the waveguides of one link between chips, both directions: 2 ``waveguides`` ``pitch``."""
         return 2 * self.waveguides * self.pitch
 
     @property
@@ -196,8 +197,8 @@ class Package:
 
     @property
     def fibres(self) -> int:
-        """Number of fibres that leave the package: each outer chip edge is a link, with a fibre for each of its
-        waveguides, both directions."""
+        """Number of fibres that leave the package: each of the 4 ``side`` outer chip edges is a link, with a fibre for
+        each of its waveguides, ``waveguides`` in each direction."""
         return 4 * self.side * 2 * self.waveguides
 
 
@@ -242,12 +243,13 @@ class Rack:
 
 def transport_tiers(fabric: Fabric, accelerator: Accelerator | None = None) -> LibraryTiers:
     """Return the two tiers of a fabric as closed forms of transports see them: the innermost tier as the domain, the
-    least bytes per second of a rank over any other tier as the network, and the memory bandwidth of ``accelerator``,
-    None where none is given. Where the second tier leaves from the first one's switches, every rank is a domain of its
-    own, and all tiers are network.
+    least bytes per second of a rank over any other tier as the network (infinite where there is no other), and the
+    memory bandwidth of ``accelerator``, None where none is given. Where the second tier leaves from the first one's
+    switches, every rank is a domain of its own, and all tiers are network.
 
     Raises:
-        UnsupportedError: the fabric is not one of tiers that are all switches.
+        UnsupportedError: the fabric is not of kind ``tiers``, or not all its tiers are switches; a fabric of kind
+            ``switch`` is refused too.
     """
     tiers = fabric.library_tiers() if fabric.tiered else None
     if tiers is None:

@@ -36,8 +36,8 @@ class Place:
     folder: Path
 
     def complaint(self, message: str, inner: str = "") -> ConfigError:
-        """Return a ConfigError, not raised, whose message names the cluster, the field, with ``inner`` appended to it,
-        and then says ``message``."""
+        """Return a ConfigError, not raised, whose message names the cluster and the field, with ``inner`` appended to
+        it (``.kind`` for that field of a part), and then says ``message``."""
         return ConfigError(f"{self.where}: field {self.field + inner!r}: {message}")
 
 
@@ -135,7 +135,8 @@ def with_accelerator(cluster: Cluster, name: str) -> Cluster:
     software on fabric and reference where these state none of their own.
 
     Raises:
-        UnknownNameError: neither a catalog name nor a file, or the same of the accelerator's transport.
+        UnknownNameError: the name is neither of the catalog nor a plug-in's nor a file, or the transport that the
+            accelerator names is neither of the catalog nor a file.
         ConfigError: the accelerator, or its transport, cannot be read.
     """
     accelerator = accelerators.load_accelerator(name)
@@ -214,8 +215,9 @@ def _part_fields(
 
 def _laid_over(below: Any, value: Any, where: str) -> Any:
     """Return a field's value with ``value`` laid over ``below``, that of the base: field by field, one level deep,
-    where both have fields; entry by entry where ``below`` is a list and ``value`` maps names or numbers of its entries;
-    otherwise ``value``. Where the fields have ``sources``, changed ones get ``set by`` and ``where`` as theirs."""
+    where both have fields; entry by entry where ``below`` is a list and ``value`` maps names (field ``name``) or
+    numbers, from 0, of its entries; otherwise ``value``. Where the fields have ``sources``, changed ones get ``set by``
+    and ``where`` as theirs unless ``value`` states one. ConfigError for an entry that the list does not have."""
     if isinstance(below, list) and isinstance(value, Mapping):
         return with_entries(below, value, where)
     if not isinstance(below, Mapping | Config) or not isinstance(value, Mapping):
@@ -258,7 +260,8 @@ def names() -> list[str]:
 
 
 def description(name: str) -> dict[str, Any]:
-    """Return the fields of a catalog's cluster, or of a file (YAML, or JSON of ASTRA-sim), as written, with sources.
+    """Return the fields of a catalog's cluster, or of a file (YAML, or JSON of ASTRA-sim), as written, with sources; a
+    network of ASTRA-sim is not turned into a cluster's fields.
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.

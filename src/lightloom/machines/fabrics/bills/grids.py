@@ -43,7 +43,8 @@ class Grid:
 def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
     """Return the bill of a grid, per rank: ends of links, copper cables inside blocks and optical links between them,
     or transceivers, fibres and circuit switches where these join the blocks. Without blocks all links are of the medium
-    ``choices.grid_links``. The bill's bandwidth is that of all links of a rank, 0 where they join switches.
+    ``choices.grid_links``. The bill's bandwidth is the bytes per second that a rank sends over all its links, on
+    average over the ranks; 0 where the links join switches.
 
     Raises:
         ConfigError: the cubes do not tile the grid, or no port of the catalog or of the choices has the rate of the
@@ -153,8 +154,11 @@ def wavelength_ring_bill(
         transceivers: number of transceivers of a node; each sends on a wavelength and receives on one.
         bandwidth: bytes per second of a wavelength.
         fibres: number of fibres that leave a node to the next, both ways together.
-        launch: watts of light of a wavelength, from the link budget.
+        launch: watts of light of a wavelength, from the link budget; not used for engines as built.
         choices: what the fabric leaves open.
+
+    Returns:
+        The bill; its bandwidth is that of all ``transceivers``.
     """
     count = f"{transceivers} wavelengths of {format_bandwidth(bandwidth)}"
     fibre = links.fibres(fibres, f"{fibres} fibres to the next node, both ways together", choices)
@@ -172,8 +176,9 @@ def wavelength_ring_bill(
 
 
 def _light(wavelengths: int, launch: float) -> Line:
-    """Return the line of the light sources of a rank for so many ``wavelengths``, 16 to a source. Their watts of
-    electricity follow from ``launch``, watts of light for each wavelength, and the source's efficiency."""
+    """Return the line of the light sources of a rank for so many ``wavelengths``, 16 to a source, rounded up to whole
+    sources. Together they draw ``wavelengths`` times ``launch``, watts of light for each wavelength, over the source's
+    efficiency, whose range gives that of the watts."""
     source = load_part("comb-source")
     sources = ceil(wavelengths / _PER_SOURCE)
     efficiency = source.efficiency
@@ -209,6 +214,9 @@ def averager_bill(
             derived.
         unknown: names of the averager's parts without a figure.
         choices: what the fabric leaves open.
+
+    Raises:
+        ConfigError: no port of the catalog or of the choices has the rate of the ports.
     """
     ports = ports_for(bandwidth, choices)
     transceivers = port_line("transceiver", ports, ports.number, f"one end of {ports.why}", choices)

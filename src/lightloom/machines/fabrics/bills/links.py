@@ -47,7 +47,7 @@ class Ports(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The rate in names of parts, such as ``400g``."""
+        """The rate in Gb/s as names of parts have it, such as ``400g``."""
         return f"{self.rate / _GBPS:.4g}g"
 
 
@@ -56,7 +56,8 @@ def ports_for(bandwidth: float, choices: BillChoices) -> Ports:
 
     Their rate is ``choices.port_rate``, otherwise that of a chosen transceiver, card or switch port, otherwise the
     smallest of the catalog that carries the link. A link that no port of the catalog carries has several of 400 Gb/s,
-    the fastest whose prices are known.
+    the fastest whose prices are known. Their number is bandwidth over rate, rounded up; ``why`` says it in words (``2
+    ports of 400 Gb/s for 800 Gb/s``).
 
     Raises:
         ConfigError: the chosen parts have different rates, or one is of another kind.
@@ -247,7 +248,7 @@ def stated_bill(
 
 def with_stated_price(bill: Bill, dollars: float, source: str) -> Bill:
     """Return the bill with ``dollars``, the stated price of all parts of one rank, in place of the prices of the parts;
-    ``source`` is where it comes from."""
+    ``source`` is where it comes from. The price is dated 2025."""
     note = "a price of the fabric stands for those of all parts"
     # A price has a year; nothing is made of that of a stated one.
     figure = Price(value=dollars, confidence=_confidence(source), source=source, year=2025)
@@ -255,7 +256,8 @@ def with_stated_price(bill: Bill, dollars: float, source: str) -> Bill:
 
 
 def _confidence(source: str) -> Confidence:
-    """Return ``assumption`` for a source that is assumed, given or derived, and ``read`` for any other."""
+    """Return ``assumption`` for a source that begins with ``assumption``, ``given`` or ``derived``, and ``read`` for
+    any other."""
     return "assumption" if source.startswith(("assumption", "given", "derived")) else "read"
 
 
@@ -271,7 +273,8 @@ def _with_stated(
         name: the figure that is stated, such as ``static_power``.
         figure: its value and source.
         note: sentence for the bill's notes.
-        kinds: kinds of the parts whose figure no longer counts; None for all parts, missing ones included.
+        kinds: kinds of the parts whose figure no longer counts; None for all parts, missing ones included, so that the
+            bill's total is the stated figure alone (``Bill.stated``).
     """
     part = Part(
         name=field,

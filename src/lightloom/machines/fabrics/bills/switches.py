@@ -34,7 +34,7 @@ class Tree(NamedTuple):
 
     def whole_ports(self, ports: int) -> int:
         """Return the number of ports, used or not, of all switches of a tree that joins ``ports`` ports below, where
-        switches are rounded up tier by tier."""
+        switches are rounded up tier by tier; of one tier, the ports of one switch. The taper holds at the leaves."""
         if self.tiers == 1:
             return self.radix
         down = floor(self.radix * self.taper / (1 + self.taper) + 1e-9)
@@ -55,7 +55,7 @@ def tree_of(ports: int, radix: int, taper: float = 1.0, least: int = 1) -> Tree:
     ports below; ``taper`` is ports down over ports up of a leaf.
 
     Raises:
-        ConfigError: switches of this radix make no tree.
+        ConfigError: one switch does not do, and the radix is below 4 or leaves a leaf without ports down or up.
     """
     if ports <= radix and least == 1:
         return Tree(1, radix, taper)
@@ -85,7 +85,7 @@ def network(
     Args:
         ports: the ports that carry one link.
         per_rank: number of links of a rank into the tier.
-        joined: number of links that one plane of the tier joins.
+        joined: number of links that one plane of the tier joins, the ports at the bottom of one tree.
         choices: what the fabric leaves open.
         taper: ports down over ports up of the leaves.
         least: fewest tiers of switches.
@@ -116,7 +116,8 @@ def network(
 
 def switch_bill(ranks: int, bandwidth: float, choices: BillChoices) -> Bill:
     """Return the bill, per rank, of a switch that every rank reaches over a link of ``bandwidth`` bytes per second: of
-    a fat tree without oversubscription, with a note, where no switch has as many ports."""
+    a fat tree without oversubscription, with a note, where no switch has as many ports. ConfigError where nothing says
+    how many ports a switch has, no tree of such switches joins the ranks, or no part has the rate of the ports."""
     lines, tree = network(ports_for(bandwidth, choices), 1.0, ranks, choices, below=choices.host_links)
     notes = () if tree.tiers == 1 else (f"no switch has {ranks:,} ports: {tree.text(ranks)}, without oversubscription",)
     return Bill(ranks, tuple(lines), notes=notes, bandwidth=bandwidth, kind="switch")
@@ -178,7 +179,7 @@ def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Plan
 
 def _stages(ports: int, radix: int) -> int | None:
     """Return how many switches light passes in a plane of ``ports`` ports on switches of ``radix`` ports: 1, or 3 where
-    one switch does not suffice; None where three stages do not join them."""
+    one switch does not suffice; None where three stages, which join ``radix`` squared over 2, do not join them."""
     return 1 if ports <= radix else 3 if ports <= radix * radix // 2 else None
 
 
