@@ -39,7 +39,8 @@ def check_fabric(fabric: Fabric) -> None:
 
 
 def _check_fields(fabric: Fabric) -> Iterator[str]:
-    """Yield a complaint where the class has no field ``kind``, or a fabric built anew from the fields is not equal."""
+    """Yield a complaint where the class has no field ``kind``, or else where a fabric validated anew from the fields is
+    not equal."""
     if "kind" not in type(fabric).model_fields:
         yield 'field "kind" is missing: expected kind: Literal["my-kind"] = "my-kind"'
     elif type(fabric).model_validate({name: getattr(fabric, name) for name in type(fabric).model_fields}) != fabric:
@@ -61,7 +62,8 @@ def _check_links(fabric: Fabric) -> Iterator[str]:
 
 def _all_transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield blocks of source, destination and route, each [transfer], of all transfers that the fabric carries: every
-    pair on every route, or every rank to and from the reducer."""
+    pair of two ranks on every route, numbered from 0, or, where the network adds, every rank to and from the reducer on
+    route 0."""
     if fabric.in_network_reduction:
         ranks = np.arange(fabric.ranks)
         switch = np.full_like(ranks, fabric.switch_rank)
@@ -75,7 +77,8 @@ def _all_transfers(fabric: Fabric) -> Iterator[tuple[Ints, Ints, Ints]]:
 def _check_footprints(fabric: Fabric) -> Iterator[str]:
     """Yield complaints about footprints: other rows than transfers, links outside the fabric, transfers without a link
     or with one twice, other numbers of ``hops``, and, on packet fabrics, links of ``path`` that differ from the
-    footprint's. Of groups only rows, links and emptiness are tested."""
+    footprint's (only there without a reducer). Of groups, whose footprints hold the links of all groups that exchange
+    at once, only rows, links and emptiness are tested."""
     single = len(fabric.siblings()[1]) == 1
     for source, destination, route in _all_transfers(fabric):
         footprint = fabric.footprint(source, destination, route)
@@ -125,9 +128,9 @@ def _check_routes(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_latencies(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where a latency is negative or infinite or differs from that of the way back, or where
-    ``neighbour_latency``, ``diameter_latency``, ``diameter`` or ``root_latency`` differ from what footprints and
-    latencies give; the diameter of a damaged fabric is not compared."""
+    """Yield complaints where a latency is negative or infinite or differs from that of the way back (not compared with
+    a reducer), or where ``neighbour_latency``, ``diameter_latency``, ``diameter`` or ``root_latency`` differ from what
+    footprints and latencies give; the diameter of a damaged fabric is not compared."""
     for source, destination, route in _all_transfers(fabric):
         forth = np.asarray(fabric.latency(source, destination, route))
         if not np.isfinite(forth).all() or (forth < 0).any():
@@ -148,8 +151,10 @@ def _check_latencies(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_channels(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where the channels of a circuit-switched fabric contradict its kind, its fibres or the bandwidth
-    of its links, or a packet fabric has any."""
+    """Yield complaints where a packet fabric has channels, wavelengths or switch planes, or where a circuit-switched
+    one (``exclusive``) is not exactly one of ``wavelength_routed`` and ``switch_planes``, has no whole number of fibres
+    or more usable channels than channels, or links of another bandwidth than channels times ``channel_bandwidth`` (on a
+    damaged fabric that product need only be above 0)."""
     if not fabric.exclusive:
         if fabric.channels or fabric.wavelength_routed or fabric.switch_planes:
             yield "only circuits (exclusive) have channels, wavelengths or switch planes"
@@ -167,8 +172,9 @@ def _check_channels(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_capabilities(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where capabilities contradict each other: routes of rings, ranks of ``grid``, ``damaged`` and
-    ``blocked``, and ``joins_ranks`` where some rank has no transfer of a single link."""
+    """Yield complaints where capabilities contradict each other: a ring of wavelengths has not 2 routes, ``grid`` not
+    as many places as there are ranks, ``blocked`` is not an array exactly where the fabric is ``damaged``, or
+    ``joins_ranks`` holds though some rank has no transfer of a single link to it or from it."""
     if fabric.wavelength_routed and fabric.routes != 2:
         yield f"a ring of wavelengths (wavelength_routed) has 2 routes, not {fabric.routes}"
     if fabric.grid is not None and fabric.grid.rows * fabric.grid.columns != fabric.ranks:
@@ -211,8 +217,9 @@ def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
 
 
 def _exchange_seconds(fabric: Fabric) -> float:
-    """Return the seconds in which every rank sends a byte straight to every other, propagation left out: those of the
-    busiest link, or of a rank's transmitters where these take longer."""
+    """Return the seconds in which every rank sends a byte straight to every other on the fabric's own routes, in all
+    groups at once where the fabric is a group of another, propagation left out: those of the busiest link, or of a
+    rank's transmitters, of ``channel_bandwidth`` each, where these take longer."""
     whole, members = fabric.siblings()
     load = np.zeros(whole.links)
     for source, destination in derived.pairs(fabric.ranks):
@@ -224,8 +231,9 @@ def _exchange_seconds(fabric: Fabric) -> float:
 
 
 def _check_groups(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where ``pair`` or the fabrics of ``group`` give other rates and latencies than footprints and
-    ``latency``; none where groups rest on a stated assumption or the network adds."""
+    """Yield complaints where ``pair`` at some stride, or the fabric of some ``group`` that tiles the ranks, gives other
+    rates and latencies of shifts than footprints and ``latency``, or, where distance does not matter, groups of one
+    size differ by stride; none where groups rest on a stated assumption or the network adds."""
     if fabric.group_assumption or fabric.in_network_reduction:
         return
     for stride in range(1, fabric.ranks + 1):
@@ -251,7 +259,8 @@ def _check_groups(fabric: Fabric) -> Iterator[str]:
 
 
 def _group_sizes(fabric: Fabric) -> list[int]:
-    """Return the numbers of ranks, from 2 on, of which groups tile the fabric without being the whole of it."""
+    """Return the divisors of the number of ranks between 1 and it, both left out, ascending: sizes of groups that tile
+    the fabric."""
     return [size for size in range(2, fabric.ranks) if fabric.ranks % size == 0]
 
 
@@ -260,7 +269,7 @@ def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
     row) and of the longest latency (second row) when every rank sends to the one so much further on in its group, in
     all groups at once: [2, shift].
 
-    ``members`` are ranks of the fabric, [group, rank].
+    ``members`` are ranks of the fabric, [group, rank]; the last rank is followed by the first.
     """
     whole, inner = fabric.siblings()
     seconds, ranks = np.zeros((2, members.shape[1] - 1)), np.arange(members.shape[1])
@@ -272,8 +281,9 @@ def _shift_seconds(fabric: Fabric, members: Ints) -> Floats:
 
 
 def _check_parts(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where groups of neighbours and of counterparts are not the two ``parts``, or latencies of the
-    parts lie outside those of the fabric; runs :func:`check_fabric` on both parts."""
+    """Yield complaints where groups of neighbours and of counterparts are not the two ``parts`` themselves, or
+    latencies of the parts lie outside ``neighbour_latency`` to ``diameter_latency`` of the fabric. The fabric must have
+    two parts. ConfigError, raised once these are yielded, where a part breaks its own contract."""
     inside, between = fabric.parts
     if fabric.group(inside.ranks) is not inside or fabric.group(between.ranks, inside.ranks) is not between:
         yield "the groups of neighbours and of counterparts are not its parts"
@@ -286,8 +296,9 @@ def _check_parts(fabric: Fabric) -> Iterator[str]:
 
 def _check_ports(fabric: Fabric) -> Iterator[str]:
     """Yield complaints where ``Fabric.ports``, the port of source and destination and the rate of every transfer,
-    differs from what the links give that ranks have to themselves; circuits, reducers and ranks that forward are passed
-    over."""
+    differs from :func:`.derived.ports`, what the links give that ranks have to themselves: other rates, None on one
+    side only, or transfers of a rank that share a port on one side and not on the other. Circuits, reducers and ranks
+    that forward are passed over."""
     if fabric.exclusive or fabric.in_network_reduction or fabric.joins_ranks:
         return
     for source, destination in derived.pairs(fabric.ranks):
@@ -309,8 +320,8 @@ def _check_ports(fabric: Fabric) -> Iterator[str]:
 
 
 def _packets(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where ``wire_bytes`` is less than the data, or ``with_smaller_packets`` changes the number of
-    ranks."""
+    """Yield complaints where ``wire_bytes`` is less than the data (tried with 1 MB), or ``with_smaller_packets``
+    changes the number of ranks (tried with a ratio of 2)."""
     if fabric.wire_bytes(1e6) < 1e6:
         yield "wire_bytes is less than the data"
     if fabric.with_smaller_packets(2.0).ranks != fabric.ranks:
@@ -318,9 +329,9 @@ def _packets(fabric: Fabric) -> Iterator[str]:
 
 
 def _bills(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints about the bill of the fabric and of its groups: broken promises of bills, and groups on the
-    fabric's links whose rank has other parts. Groups of circuits, of reducers or under an assumption are passed
-    over."""
+    """Yield complaints about the bill of the fabric and of its groups, one of each size with its members as far apart
+    as they can be: broken promises of bills, and groups on the fabric's links whose rank has other parts. Groups of
+    circuits, of reducers or under an assumption are passed over."""
     yield from bill_complaints(fabric.bill(), fabric.ranks)
     if fabric.group_assumption or fabric.in_network_reduction or fabric.exclusive:
         return

@@ -36,8 +36,8 @@ class Footprint(NamedTuple):
     @classmethod
     def of(cls, runs: Sequence[tuple[Any, Any, Any, Any]]) -> Footprint:
         """Return the footprint of transfers that each have the given runs: a ``(base, start, length, period)`` for each
-        run, whose values are arrays [transfer] or single numbers, broadcast to all transfers. A run has the links
-        ``base + (start + k) % period`` for k below ``length``."""
+        run, whose values are arrays [transfer] or single numbers, broadcast to all transfers; one at least is an array.
+        A run has the links ``base + (start + k) % period`` for k below ``length``."""
         transfers = np.broadcast_shapes(*(np.shape(value) for run in runs for value in run))
         columns = np.empty((4, *transfers, len(runs)), np.int64)
         for position, run in enumerate(runs):

@@ -247,7 +247,7 @@ def circuit_switch_bill(ranks: int, degree: int, bandwidth: float, choices: Bill
     bytes per second.
 
     With m ports for a circuit, a rank has m cards and m transceivers for each plane, but one fibre and one port's part
-    of the switches, which the m ports share.
+    of the switches, which the m ports share. The bill's bandwidth is ``degree`` times ``bandwidth``.
 
     Raises:
         UnsupportedError: not even three stages of the switch join so many ranks.
