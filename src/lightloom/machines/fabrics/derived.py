@@ -93,7 +93,7 @@ def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[
 
 def links_of(footprint: Footprint) -> tuple[Ints, Ints]:
     """Return every link that every transfer occupies, as two arrays of one entry for each: number of the transfer,
-    ascending, and number of the link."""
+    from 0, ascending, and number of the link, in the order of the transfer's runs."""
     length = footprint.length.ravel()
     run = np.repeat(np.arange(len(length)), length)
     step = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)
@@ -177,7 +177,7 @@ class Geometry(Protocol):
 
     def siblings(self) -> tuple[Geometry, Ints]:
         """Return the fabric whose links this one uses, and the ranks there of this group and of its siblings: [group,
-        rank]."""
+        rank]; itself and one group of all ranks where it is no group."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ def direct_latency(fabric: Geometry) -> Floats:
 
 def neighbour_latency(fabric: Geometry) -> float:
     """Return the least seconds of a transfer between two different ranks; on a fabric that adds in the network, of the
-    quickest way into the switch plus the quickest out of it. 0 for a single rank."""
+    quickest way into the switch plus the quickest out of it. 0 for a single rank, infinite where no transfer works."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.min() + down.min())
@@ -311,8 +311,9 @@ def diameter_latency(fabric: Geometry) -> float:
 
 def root_latency(fabric: Geometry, *, to_root: bool) -> float:
     """Return the seconds in which rank 0 reaches the rank that takes longest, over other ranks where that is quicker;
-    with ``to_root``, in which the rank that takes longest reaches rank 0. On a fabric that adds in the network the way
-    leads through the switch."""
+    with ``to_root``, in which the rank that takes longest reaches rank 0. Infinite where a rank is out of reach, 0 for
+    a single rank. On a fabric that adds in the network the way leads through the switch: rank 0's into it plus the
+    slowest other rank's out of it, with ``to_root`` the other way round."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         own, others = (down, up) if to_root else (up, down)
@@ -345,8 +346,8 @@ def _longest(direct: Floats, start: int) -> float:
 
 
 def diameter(fabric: Geometry) -> int:
-    """Return the largest number of links between any two ranks, each pair on its route of fewest links; 2 on a fabric
-    that adds in the network, 0 for a single rank."""
+    """Return the largest number of links between any two ranks, each pair on its route of fewest links, whether or not
+    these have bandwidth; 2 on a fabric that adds in the network, otherwise 0 for a single rank."""
     if fabric.in_network_reduction:
         return 2
     farthest = 0
@@ -390,7 +391,7 @@ def link_loads(fabric: Geometry, source: Ints, destination: Ints) -> Ints:
 
 def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
     """Return upper bounds of the bytes per second at which each rank can receive, and at which each can send: two
-    arrays, [rank].
+    arrays, [rank]; 0 for a single rank.
 
     All transfers into a rank pass one of a few links, found greedily, whose bandwidths are summed; likewise those out
     of it. In a group (:meth:`Fabric.siblings`), the ranks in the same place of all groups are taken together, since all
@@ -406,7 +407,8 @@ def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
 def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
     """Return, for each rank, a few links such that every transfer to it passes at least one of them, and likewise for
     the transfers from it: two arrays of link numbers of the whole fabric, [rank, place], the number of links filling
-    up."""
+    up. Transfers on every route count; in a group, those of the ranks in the same place of all groups, on the routes
+    that the fabric chooses."""
     whole, members = fabric.siblings()
     groups, ranks = members.shape
     covers: tuple[list[Ints], list[Ints]] = ([], [])
@@ -548,8 +550,8 @@ def ports(fabric: Geometry, source: Ints, destination: Ints, parts: int = 3) -> 
 
     A link that the transfers of many ranks pass is divided evenly among these ranks, or among the ranks they go to if
     those are fewer; a transfer's rate, in bytes per second, is the least share on its way. Its ports are the narrowest
-    of the links that its source, and its destination, have to themselves, each numbered from 0 among all such links of
-    that rank.
+    of the links that its source (``port``), and its destination (``entry``), have to themselves, each numbered from 0
+    among all such links of that rank.
 
     Args:
         fabric: the fabric, whose chosen routes transfers take.

@@ -88,8 +88,9 @@ class Axis(NamedTuple):
     def along(cls, dims: tuple[int, ...]) -> tuple[Axis, ...]:
         """Return one axis for each dimension of a grid that has more than one rank, the last dimension first.
 
-        ``dims`` is the number of ranks along each dimension; the last one joins neighbours, so that its stride is 1.
-        The axes have the default tier 0, one port and no reduction.
+        ``dims`` is the number of ranks along each dimension; the last one joins neighbours, so that its stride is 1,
+        and that of any other is the product of the dimensions after it. The axes have the default tier 0, one port and
+        no reduction.
         """
         strides = (prod(dims[place + 1 :]) for place in range(len(dims)))
         return tuple(cls(stride, size) for stride, size in reversed(list(zip(strides, dims, strict=True))) if size > 1)
@@ -266,7 +267,7 @@ class Fabric(Described):
     @property
     def software(self) -> str:
         """Description of the software that carries collectives, such as the name of a transport, for tables and
-        messages."""
+        messages; by default that the software is ideal."""
         return "ideal software, as no closed form of a library serves such links"
 
     @property
