@@ -432,7 +432,7 @@ class Fabric(Described):
     # Links, transfers and groups of ranks
 
     def heading(self) -> str:
-        """Return the kind and the number of ranks, such as ``wdm-ring of 64 ranks``, for titles of tables."""
+        """Return the kind and the number of ranks, such as ``wdm-ring of 1024 ranks``, for titles of tables."""
         return f"{self.kind_name} of {self.ranks} ranks"
 
     @property
@@ -442,7 +442,7 @@ class Fabric(Described):
 
     @property
     def takes_hop_latency(self) -> bool:
-        """True if some link's latency is ``hop_latency``."""
+        """True if some link's latency is ``hop_latency``, the default."""
         return True
 
     def with_hop_latency(self, seconds: float) -> Self:
@@ -471,8 +471,8 @@ class Fabric(Described):
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the numbers of the links of each transfer in the order in which it crosses them, −1 filling up:
-        [transfer, place]. The links are those of the transfer's footprint; the arguments are ranks and route numbers,
-        [transfer] each."""
+        [transfer, place]. The links are those of the transfer's footprint, by default in the order of its runs; the
+        arguments are ranks and route numbers, [transfer] each."""
         runs = self.footprint(source, destination, route).runs()
         return ordered_links(runs, [False] * len(runs))
 
@@ -482,13 +482,13 @@ class Fabric(Described):
         return np.full(self.links, self.hop_latency)
 
     def route(self, source: Ints, destination: Ints) -> Ints:
-        """Return the number of the route that each transfer takes when nobody chooses one: [transfer]. ``source`` and
-        ``destination`` are ranks, [transfer] each."""
+        """Return the number of the route that each transfer takes when nobody chooses one, by default 0: [transfer].
+        ``source`` and ``destination`` are ranks, [transfer] each."""
         return np.zeros(len(np.asarray(source)), dtype=np.int64)
 
     def reverse_route(self, route: Ints) -> Ints:
         """Return, for the route of each transfer, the route of the one from its destination to its source over the same
-        way: [transfer]."""
+        way: [transfer]; by default the same number."""
         return route
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
@@ -512,36 +512,41 @@ class Fabric(Described):
 
     def rank_bandwidths(self) -> tuple[Floats, Floats]:
         """Return upper bounds of the bytes per second at which each rank can receive, and at which each can send: two
-        arrays, [rank] each."""
+        arrays, [rank] each. By default they are derived from the footprints: the bandwidths of a few links, one of
+        which each of the rank's transfers passes."""
         return derived.rank_bandwidths(self)
 
     def total_receive_bandwidth(self) -> float:
-        """Return the sum over ranks of the bytes per second that each can receive over its links."""
+        """Return the sum over ranks of the bytes per second that each can receive over its links, at most
+        (:meth:`rank_bandwidths`)."""
         return float(self.rank_bandwidths()[0].sum())
 
     def diameter(self) -> int:
-        """Return the number of links between the two ranks farthest apart, each pair on its shortest route."""
+        """Return the number of links between the two ranks farthest apart, each pair on its route of fewest links; 2
+        where a switch adds, 0 for a single rank."""
         return derived.diameter(self)
 
     @property
     def node_ranks(self) -> int:
-        """Ranks of a node: neighbours that faster links join; all ranks where all links are alike."""
+        """Number of ranks of a node, neighbours that faster links join; all ranks where all links are alike, the
+        default."""
         return self.ranks
 
     def diameter_latency(self) -> float:
         """Return a lower bound, in seconds, of the time until every rank has heard of the rank farthest from it,
-        relayed over other ranks where that is quicker."""
+        relayed over other ranks where that is quicker, by default of the ranks that the source of the slowest single
+        transfer reaches; infinite where one is out of its reach, and through the switch where that adds."""
         return derived.diameter_latency(self)
 
     def root_latency(self, *, to_root: bool) -> float:
         """Return a lower bound, in seconds, of the time until the rank farthest from rank 0 has heard of rank 0,
-        relayed over other ranks where that is quicker; with ``to_root``, until rank 0 has heard of the farthest
-        rank."""
+        relayed over other ranks where that is quicker; with ``to_root``, until rank 0 has heard of the farthest rank.
+        Infinite where a rank is out of reach; through the switch where that adds."""
         return derived.root_latency(self, to_root=to_root)
 
     def neighbour_latency(self) -> float:
         """Return the least seconds that a transfer between any two different ranks takes: no rank hears of another
-        sooner."""
+        sooner. Where a switch adds, the quickest way into it plus the quickest out of it; 0 for a single rank."""
         return derived.neighbour_latency(self)
 
     def pair(self, stride: int) -> tuple[float, float]:
@@ -606,7 +611,9 @@ class Fabric(Described):
     def bill(self, choices: BillChoices | None = None) -> Bill:
         """Return the parts that the fabric is built of, per rank; ``choices`` settle what its fields leave open.
 
-        What the fabric states itself (``power_per_rank``, ``energy_per_bit``) stands in place of its parts' figures.
+        What the fabric states itself stands in place of its parts' figures: ``power_per_rank`` of the power of the
+        kinds of parts in ``stated_power_of`` (of all where that is None), ``energy_per_bit`` of the dynamic energy of
+        all parts. None for ``choices`` takes their defaults.
         """
         from lightloom.machines.fabrics.bills.links import stated_bill
         from lightloom.machines.parts.bill import BillChoices
@@ -623,8 +630,8 @@ class Fabric(Described):
 
     def with_default_transport(self, transport: Transport, source: str) -> Self:
         """Return this fabric with ``transport`` as its network software and ``source`` as the source of that field.
-        Unchanged where the fabric states a transport, or closed forms of a collective library do not serve its links;
-        by default always."""
+        Unchanged where the fabric states a transport, or closed forms of a collective library do not serve its links,
+        which is so for a fabric that does not override this method."""
         return self
 
     def library_tiers(self) -> LibraryTiers | None:
@@ -657,7 +664,7 @@ def with_derived(data: Mapping[str, Any], derived: Mapping[str, Any], sources: M
     """Return the fields of a fabric with derived ones filled in where they are not given, before validation.
 
     Args:
-        data: fields as given; they, and their ``sources``, take precedence.
+        data: fields as given; they, None included, and their ``sources`` take precedence.
         derived: values of derived fields, by name.
         sources: source of each derived field, by name.
 
@@ -760,14 +767,15 @@ class GroupFabric(Fabric):
 
     @classmethod
     def of(cls, whole: Fabric, ranks: int, stride: int = 1, **fields: object) -> Self:
-        """Return a group of ``ranks`` ranks, each ``stride`` from the next, of the fabric ``whole``, with its latency
-        and energy fields; ``fields`` set further fields of the group. ValidationError where such groups do not tile the
-        fabric, or it carries no packets."""
+        """Return a group of ``ranks`` ranks, each ``stride`` from the next, of the fabric ``whole``, with its
+        ``hop_latency``, ``energy_per_bit`` and ``power_per_rank``; ``fields`` set further fields of the group.
+        ValidationError where such groups do not tile the fabric, or it carries no packets."""
         common = {name: getattr(whole, name) for name in ("hop_latency", "energy_per_bit", "power_per_rank")}
         return cls.model_validate({"whole": whole, "ranks": ranks, "stride": stride, **common, **fields})
 
     def siblings(self) -> tuple[Fabric, Ints]:
-        """Return the fabric that the groups share, and the fabric's ranks of every group: [group, rank]."""
+        """Return the fabric that the groups share, and the fabric's ranks of every group, in the order of the groups'
+        first ranks: [group, rank]."""
         return self.whole, derived.group_members(self.whole.ranks, self.ranks, self.stride)
 
     @property
@@ -777,7 +785,8 @@ class GroupFabric(Fabric):
 
     @cached_property
     def library(self) -> Library | None:
-        """Library of the fabric, with the ranks of this group that share a domain; None where the fabric has none."""
+        """Collective library of the whole fabric for this group's ranks, of which some share a domain of fast links or
+        none do, by the stride; None where the fabric has none."""
         return self.whole.library and self.whole.library.group(self.ranks, self.stride)
 
     @property
@@ -824,8 +833,9 @@ class GroupFabric(Fabric):
 
     @cached_method()
     def cuts(self) -> list[Cut]:
-        """Return the cut around the group's rank that can exchange least, derived from the routes of all groups; on
-        fabrics of more than 2,048 ranks the whole fabric's cuts of a single rank instead, which are no tighter."""
+        """Return the one cut around the group's rank for which the larger of what it can receive and send is least,
+        derived from the routes of all groups; on fabrics of more than 2,048 ranks the whole fabric's cuts of a single
+        rank instead, which are no tighter."""
         if not self._bounded_by_whole:
             return super().cuts()
         return [cut for cut in self.whole.cuts() if cut.ranks == 1]
@@ -843,8 +853,9 @@ class GroupFabric(Fabric):
         return self.whole.neighbour_latency() if self._bounded_by_whole else super().neighbour_latency()
 
     def diameter_latency(self) -> float:
-        """Return the seconds in which a rank hears of the farthest other one of its group; on fabrics of more than
-        2,048 ranks only the least latency of a transfer on the whole fabric, which is no more."""
+        """Return a lower bound of the seconds in which every rank hears of the farthest other one of its group, relayed
+        where that is quicker, infinite where one is out of reach; on fabrics of more than 2,048 ranks only the least
+        latency of a transfer on the whole fabric, which is no more."""
         return self.neighbour_latency() if self._bounded_by_whole else super().diameter_latency()
 
     def root_latency(self, *, to_root: bool) -> float:
@@ -872,7 +883,7 @@ class GroupFabric(Fabric):
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the links of each transfer and of its counterparts in all sibling groups, as numbers of the whole
         fabric's links: [transfer, place]. Each row has the path of one group after the other, each filled up with −1.
-        ``source`` and ``destination`` are ranks of the group, from 0: [transfer] each."""
+        ``source`` and ``destination`` are ranks of the group, from 0: [transfer] each; ``route`` is not used."""
         return self.whole.path(*self._of_all(source, destination)).reshape(len(np.asarray(source)), -1)
 
     def latency(self, source: Ints, destination: Ints, route: Ints) -> Floats:
