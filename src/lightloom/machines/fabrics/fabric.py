@@ -533,9 +533,10 @@ class Fabric(Described):
         return self.ranks
 
     def diameter_latency(self) -> float:
-        """Return a lower bound, in seconds, of the time until every rank has heard of the rank farthest from it,
-        relayed over other ranks where that is quicker, by default of the ranks that the source of the slowest single
-        transfer reaches; infinite where one is out of its reach, and through the switch where that adds."""
+        """Return a lower bound, in seconds, of the time until every rank has heard of every other, relayed over other
+        ranks where that is quicker: by default the time in which the source of the slowest single transfer reaches the
+        rank farthest from it, infinite where one is out of its reach; where a switch adds, the slowest way into it plus
+        the slowest out of it."""
         return derived.diameter_latency(self)
 
     def root_latency(self, *, to_root: bool) -> float:
@@ -785,8 +786,8 @@ class GroupFabric(Fabric):
 
     @cached_property
     def library(self) -> Library | None:
-        """Collective library of the whole fabric for this group's ranks, of which some share a domain of fast links or
-        none do, by the stride; None where the fabric has none."""
+        """Collective library of the whole fabric, whose domain is here the number of this group's ranks that share a
+        domain of fast links; None where the fabric has none."""
         return self.whole.library and self.whole.library.group(self.ranks, self.stride)
 
     @property
