@@ -161,7 +161,7 @@ class Accelerator(Described):
                 (:data:`WIDE`); on the roofline that needs ``work.narrow``, without which all is taken as ``fp8``.
 
         Raises:
-            UnsupportedError: this accelerator has no rate for the precision.
+            UnsupportedError: this accelerator has no rate for the precision, or none for ``bf16`` beside ``fp8``.
         """
         if self.kernels is not None and self.memory_bandwidth is not None and work.kernels is not None:
             products = self.peak_rate(precision) if precision in WIDE else None

@@ -83,8 +83,8 @@ class Calibration(Described):
 
     @model_validator(mode="after")
     def _square(self) -> Self:
-        """Raise ValueError for a covariance that is not a symmetric matrix with a row for each parameter (to a relative
-        1e-4), or that has an eigenvalue below -1e-6; otherwise return the calibration unchanged."""
+        """Raise ValueError for a covariance that has not a row and a column for each parameter, is not symmetric to a
+        relative 1e-4, or has an eigenvalue below -1e-6; otherwise return the calibration unchanged."""
         size = len(self.parameters)
         if len(self.covariance) != size or any(len(row) != size for row in self.covariance):
             raise ValueError(f"covariance: expected {size} rows of {size} numbers, one for each parameter")

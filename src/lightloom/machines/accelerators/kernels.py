@@ -196,8 +196,8 @@ class KernelModel(Config):
         }
 
     def memory_time(self, nbytes: Floats, rates: Rates) -> Floats:
-        """Return the seconds to move ``nbytes`` to or from memory at the fraction of its bandwidth that kernels reach,
-        in the shape of ``nbytes``."""
+        """Return the seconds to move ``nbytes`` to or from memory at ``memory_fraction`` of ``rates.bandwidth``, in the
+        shape of ``nbytes``."""
         return nbytes / (self.memory_fraction * rates.bandwidth)
 
     def product_time(self, m: Floats, n: Floats, k: Floats, products: Floats, rates: Rates) -> Floats:
@@ -253,7 +253,8 @@ class KernelModel(Config):
     def _products(self, kernels: KernelShapes, _moving: Floats, rates: Rates) -> Floats:
         """Return the seconds of matrix products in their stored format, [rows, operators]: the sum over forward pass
         and both gradients, each as often as ``kernels`` says, of the longer of arithmetic and of one access to both
-        operands and the result, plus the cross entropy. ``_moving`` is not used."""
+        operands and the result (an element of a convolution's input once, not ``repeats`` times), plus the cross
+        entropy. ``_moving`` is not used."""
         m, n, k, products = kernels.m, kernels.n, kernels.k, kernels.products
         moving = self.memory_time(kernels.element_bytes * products * (m * k / kernels.repeats + k * n + m * n), rates)
         slower = self._alignment(kernels, kernels.element_bytes)
@@ -287,8 +288,8 @@ class KernelModel(Config):
 
     def _alignment(self, kernels: KernelShapes, element_bytes: int) -> Floats:
         """Return the factor, 1 or more, by which products take longer whose rows are not multiples of 16 bytes at
-        ``element_bytes`` bytes an element: [rows, operators]. It is 1 / ``unaligned``, half of that but
-        at least 1 where rows are multiples of 4 bytes.
+        ``element_bytes`` bytes an element: [rows, operators]. It is 1 / ``unaligned``, half of that but at least 1
+        where rows are multiples of 4 bytes.
 
         Rows are as long as the features of a layer, n and k, in the forward pass and for both gradients; convolutions,
         whose k is that of an implicit matrix, pad their channels and are never slower.

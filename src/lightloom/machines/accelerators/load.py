@@ -29,7 +29,8 @@ def description(name: str) -> dict[str, Any]:
 
     Raises:
         UnknownNameError: neither a catalog name nor a file.
-        ConfigError: the file cannot be read, or a plug-in registered something else than an ``Accelerator``.
+        ConfigError: the file cannot be read, a system file states no peak rate, or a plug-in registered something else
+            than an ``Accelerator``.
     """
     if (path := catalog_file(name, CATALOG)) is not None:
         return read_entry(path, "accelerator")

@@ -72,8 +72,8 @@ def grid_bill(grid: Grid, choices: BillChoices) -> Bill:
 
 
 def _links_by_dimension(grid: Grid) -> list[float]:
-    """Return the number of links of a rank along each dimension, on average and each counted at one of its ends; 0 for
-    a dimension of one rank."""
+    """Return the number of links of a rank along each dimension, on average and each counted at one of its ends: 1
+    where the grid wraps, (size - 1) / size where it does not, 0 for a dimension of one rank."""
     return [0.0 if size == 1 else 1.0 if grid.wraps else (size - 1) / size for size in grid.dims]
 
 
@@ -117,7 +117,18 @@ def _through_switches(
     grid: Grid, block: Sequence[int], ports: Ports, choices: BillChoices, notes: list[str]
 ) -> list[Line]:
     """Return the lines of transceivers, fibres and circuit switches that join the blocks, per rank; none where every
-    size of the grid is 1. Adds assumptions and sentences on small switches to ``notes``."""
+    size of the grid is 1. Adds assumptions and sentences on small switches to ``notes``.
+
+    Args:
+        grid: the grid, whose blocks the switches join along every dimension.
+        block: ranks along each dimension of a block.
+        ports: the ports that carry a link; each end on a face of a block has as many transceivers and fibres.
+        choices: what the fabric leaves open.
+        notes: list that is extended in place.
+
+    Raises:
+        UnsupportedError: not even three stages of the circuit switch join the blocks.
+    """
     blocks, cells, grids = prod(grid.dims) // prod(block), prod(block), grid.copies * grid.ranks / prod(grid.dims)
     faces = [cells // side for side, size in zip(block, grid.dims, strict=True) if size > 1]
     if blocks == 0 or not faces:

@@ -146,7 +146,8 @@ class Planes(NamedTuple):
 def planes_of(planes: int, ports: int, ranks: int, choices: BillChoices) -> Planes:
     """Return the optical circuit switches of ``planes`` planes, each of which joins ``ports`` ports, as a bill's line
     for each of ``ranks`` ranks (a fraction of a switch or of its ports), with the number of stages, 1 or 3, and a note
-    on three stages. Ports that are used count, or whole switches where ``choices.switches`` is not ``used``.
+    on three stages, empty for one. Ports that are used count, or whole switches where ``choices.switches`` is not
+    ``used``.
 
     Raises:
         UnsupportedError: not even three stages of the switch join so many ports.
