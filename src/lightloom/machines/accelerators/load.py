@@ -43,7 +43,9 @@ def fields_of(name: str) -> dict[str, Any]:
     of the accelerator that it names, found beside the file or in the catalog, with the fitted parameters laid over.
 
     Raises:
-        UnknownNameError: neither a catalog name nor a file.
+        UnknownNameError: the name, or the accelerator that a calibration names, is neither of the catalog nor a
+        plug-in's
+            nor a file.
         ConfigError: the file cannot be read, or is a calibration with an invalid field, or of an accelerator that
             cannot be read, has no kernel model or is itself calibrated.
     """

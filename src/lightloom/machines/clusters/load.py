@@ -132,7 +132,8 @@ def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Ac
 
 def with_accelerator(cluster: Cluster, name: str) -> Cluster:
     """Return the cluster with the accelerator ``name``, of the catalog, a plug-in or a file, and with its network
-    software on fabric and reference where these state none of their own.
+    software (:func:`with_software`) on fabric and reference where these state none of their own; a transport and fitted
+    numbers that came from the former accelerator are dropped first.
 
     Raises:
         UnknownNameError: the name is neither of the catalog nor a plug-in's nor a file, or the transport that the
@@ -386,7 +387,8 @@ def _find_cluster(name: str) -> Path:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a cluster file, for editors; ``fabric`` and ``reference`` may be of any
-    kind, those of plug-ins included."""
+    kind, those of plug-ins included. Of a kind's fields only ``kind`` is required, and ``ranks``, which the cluster
+    states, is left out."""
     kinds = list(fabrics.kinds().values())
     models: list[type[BaseModel]] = [ClusterFile, Accelerator, *kinds]
     _, document = models_json_schema([(model, "validation") for model in models])

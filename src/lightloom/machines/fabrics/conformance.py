@@ -191,9 +191,10 @@ def _check_capabilities(fabric: Fabric) -> Iterator[str]:
 
 
 def _check_bandwidths(fabric: Fabric) -> Iterator[str]:
-    """Yield complaints where no cut is around a single rank or a cut is not positive or holds all ranks, where a rank
-    or all ranks receive more than their links carry, and where a cut or the total allows less than an all-to-all over
-    the footprints moves. With reducers, damage or parts only the first of these, the cuts by themselves, is tested."""
+    """Yield complaints where no cut is around a single rank, a cut or ``total_receive_bandwidth`` is not positive, or a
+    cut holds no or all ranks; where the tightest cut around a single rank carries more than the links of the rank that
+    can exchange least, or all ranks receive more than their links carry; and where a cut or the total allows less than
+    an all-to-all over the footprints moves. With reducers, damage or parts only the first group is tested."""
     cuts, total = fabric.cuts(), fabric.total_receive_bandwidth()
     if not any(cut.ranks == 1 for cut in cuts):
         yield "cuts lacks the cut of a single rank"

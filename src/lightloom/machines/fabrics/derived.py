@@ -59,9 +59,9 @@ class CellOrder(NamedTuple):
     @classmethod
     def of(cls, links: int, channels: int, footprint: Footprint, width: Column) -> CellOrder:
         """Return the order of an array of all links' channels in which the cells of one transfer lie closest together:
-        channels of a link side by side where transfers have on average more channels than links, otherwise links side
-        by side. It is the distance in the flat array between neighbouring links and that between neighbouring channels:
-        (channels, 1) or (1, links).
+        channels of a link side by side where transfers have on average more channels than links, otherwise, and where
+        there are no transfers, links side by side. It is the distance in the flat array between neighbouring links and
+        that between neighbouring channels: (channels, 1) or (1, links).
 
         Args:
             links: number of links of the fabric.

@@ -177,6 +177,9 @@ def graph_bill(ranks: int, tail: Ints, head: Ints, bandwidth: Floats, choices: B
         head: vertex at which each directed link ends, [link].
         bandwidth: bytes per second of each link, [link].
         choices: what the fabric leaves open.
+
+    Raises:
+        ConfigError: no part of the catalog or of the choices has the rate of the ports of some link.
     """
     # Cables by how many of their ends are ranks, and by rate; each has a link both ways.
     ways = Counter(zip(tail.tolist(), head.tolist(), bandwidth.tolist(), strict=True))

@@ -187,7 +187,7 @@ def _stages(ports: int, radix: int) -> int | None:
 def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
     """Return how many whole switches of ``radix`` ports hold all planes of ``ports`` ports each, and how that is
     counted, in words. A switch holds several planes where it has the ports; a plane of more ports takes three stages,
-    leaves and spines."""
+    leaves, half of whose ports join the ranks and half the spines, and spines."""
     if ports > radix:
         half = radix // 2
         leaves = ceil(ports / half)
@@ -202,7 +202,8 @@ def _switches(planes: int, ports: int, radix: int) -> tuple[int, str]:
 def _chosen_switch(planes: int, ports: int, choices: BillChoices) -> Part:
     """Return the circuit switch for ``planes`` planes of ``ports`` ports: the one that the choices name, otherwise the
     part of a single port where only used ports are paid, otherwise the product with the fewest stages, and among these
-    the one whose switches cost least in all."""
+    the one whose switches cost least in all, one without a price last. UnsupportedError where the choices name a part
+    of another kind."""
     if choices.circuit_switch is not None:
         return circuit_switch_product(choices.circuit_switch)
     if choices.switches == "used":
