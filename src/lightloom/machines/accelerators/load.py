@@ -44,8 +44,7 @@ def fields_of(name: str) -> dict[str, Any]:
 
     Raises:
         UnknownNameError: the name, or the accelerator that a calibration names, is neither of the catalog nor a
-        plug-in's
-            nor a file.
+            plug-in's nor a file.
         ConfigError: the file cannot be read, or is a calibration with an invalid field, or of an accelerator that
             cannot be read, has no kernel model or is itself calibrated.
     """
