@@ -301,8 +301,8 @@ def neighbour_latency(fabric: Geometry) -> float:
 def diameter_latency(fabric: Geometry) -> float:
     """Return a lower bound, in seconds, of the time until every rank has heard of every other: the longest of the
     quickest ways, over other ranks where that is quicker, from the source of the slowest direct transfer; infinite
-    where one leads out of reach. On a fabric that adds in the network, the slowest way into the switch plus the slowest
-    out of it."""
+    where one leads out of reach, 0 for a single rank. On a fabric that adds in the network, the slowest way into the
+    switch plus the slowest out of it."""
     if fabric.in_network_reduction:
         up, down = _through_the_switch(fabric)
         return float(up.max() + down.max())
