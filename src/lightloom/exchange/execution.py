@@ -75,19 +75,22 @@ class Movement:
 
     @property
     def pieces(self) -> int:
-        """Number of chunks into which each part of the collective (the whole vector, a rank's share, or a block for a
-        pair of ranks) is cut."""
+        """Number of chunks into which each part of the collective is cut. A part is the whole vector of an all-reduce,
+        broadcast or reduce; a rank's share of an all-gather, reduce-scatter, gather, scatter or permute; a pair's block
+        of an all-to-all."""
         return self.chunks // self.collective.parts
 
     @property
     def part(self) -> Ints:
-        """The number of the part of which each chunk is a piece, int64 [chunk]."""
+        """The number of the part of the collective of which each chunk is a piece, int64 [chunk]: 0 throughout where
+        the whole vector is one part, else a rank, or source times ranks plus destination in an all-to-all."""
         return np.arange(self.chunks) // self.pieces
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the collective and of all messages, that is who sends which chunks to whom in which order: equal
-        for schedules that move data alike, whatever their routes and wavelengths."""
+        """SHA-256, 32 bytes, of the collective (kind, ranks, chunks, destinations; bytes only where parts have sizes)
+        and of all messages, that is who sends which chunks to whom in which order: equal for schedules that move data
+        alike, whatever their routes and wavelengths."""
         wanted = self.collective
         digest = hashlib.sha256(f"{wanted.kind} {wanted.ranks} {self.chunks}".encode())
         if wanted.destinations is not None:
@@ -104,8 +107,8 @@ class Movement:
         return self._chunks_of(self.collective.begins_at(self.part), rank)
 
     def wanted(self, rank: int) -> Ints:
-        """Return the numbers of the chunks that ``rank`` ends with, its output, ascending; empty where it gets
-        nothing."""
+        """Return the numbers of the chunks that ``rank`` ends with, its output, ascending; empty where it gets nothing
+        (as all but the root of a reduce or a gather)."""
         return self._chunks_of(self.collective.ends_at(self.part), rank)
 
     def _chunks_of(self, holder: Ints, rank: int) -> Ints:
@@ -145,7 +148,8 @@ class Program:
 
     def in_values(self, sizes: Ints) -> Program:
         """Return the program for a flat memory of values: cell c takes ``sizes[c]`` values, cells follow each other,
-        and every reference to cells becomes one to the positions of their values."""
+        and every reference to cells (input, output, sends and receives) becomes one to the positions of their
+        values."""
         begins = np.concatenate([[0], np.cumsum(sizes)])
 
         def values(cells: slice | Ints) -> slice | Ints:
@@ -167,8 +171,9 @@ def movement_of(schedule: Schedule) -> Movement:
     """Return the messages of a schedule, in order; they do what its collective promises if the schedule is a verified
     one.
 
-    Rows that read before any of them writes, of one source and destination, and which all add or all store, are one
-    message. Parts without bytes need no messages.
+    Rows of one level (of equal depth of dependencies, or of one round of a queued schedule, which all read before any
+    of them writes), of one source and destination, and which all add or all store, are one message. Messages are in the
+    order of level, source, destination, and storing before adding. Parts without bytes need no messages.
 
     Raises:
         UnsupportedError: a switch takes part that reduces in the network: no process stands for it.
@@ -282,7 +287,8 @@ def _depths(schedule: Schedule) -> Ints:
 
 
 def _rounds(schedule: Schedule) -> Ints:
-    """Return the round, from 0 on, in which each row of a queued schedule is sent, int64 [row].
+    """Return the round, from 0 on, in which each row is sent, int64 [row], of a queued schedule: one without steps,
+    whose lightpaths each send their rows in order, as soon as the data are there.
 
     A row is sent in the first round after all rows before it on its lightpath, and after all rows that add to the chunk
     it reads; a row that stores also waits for those that store that chunk. Raises VerificationError where a row is
@@ -337,7 +343,7 @@ class UnevenMemory:
     @property
     def padding(self) -> int:
         """Number of zeros that fill the cells of this rank's input beyond the values that it brings, over all its
-        chunks."""
+        chunks: chunks of a part are equally large, so its last ones may be filled up."""
         held = self.program.held
         return int(held.stop) - int(held.start) - len(self.brought)
 
@@ -353,16 +359,18 @@ class UnevenMemory:
 
 
 def values_of_parts(movement: Movement, itemsize: int) -> Ints:
-    """Return the number of values of ``itemsize`` bytes in each part of a movement whose collective has ``sizes`` (it
-    must), rounded to the nearest, int64 [part]."""
+    """Return how many values of ``itemsize`` bytes in each part of a movement whose collective has ``sizes`` (it must),
+    rounded to the nearest, int64 [part]."""
     wanted = movement.collective
     assert wanted.sizes is not None
     return np.rint(wanted.sizes.share.ravel() * (wanted.distinct_nbytes / itemsize)).astype(np.int64)
 
 
 def uneven_memory(movement: Movement, program: Program, itemsize: int) -> UnevenMemory:
-    """Return a rank's program for one flat tensor that holds all its chunks, and where in it the values of its input
-    and of its output lie, for a collective whose parts differ in size and values of ``itemsize`` bytes.
+    """Return the memory of a rank: its program for one flat tensor that holds all its chunks one after the other, and
+    where in it the values of its input and of its output lie, for a collective whose parts differ in size (it must
+    state sizes). A part is cut into equal chunks, the last ones padded; a chunk of a part with bytes has at least one
+    value.
 
     Args:
         movement: all messages of the schedule.
@@ -519,7 +527,8 @@ class ScheduleExecutor:
 
     def _exchange(self, work: Tensor, program: Program) -> None:
         """Run this rank's program on its working memory, in place, and return once all its messages are sent and
-        received; raises TransportError.
+        received; raises TransportError where a peer has gone or is silent for longer than the timeout. Receives are
+        added or stored in the program's order.
 
         Args:
             work: [cell, value], or flat where cells are named by the positions of their values; the input must be in

@@ -44,9 +44,11 @@ def draw_input(rank: int, values: int, dtype: torch.dtype, seed: int) -> Tensor:
 
 def input_values(execute: ScheduleExecutor, values: int, itemsize: int) -> int:
     """Return the number of values of this rank's input, where each part of the collective has ``values``: those of the
-    parts that the rank holds at the beginning, or, where it holds none, ends with.
+    parts that the rank holds at the beginning, or, where it holds none (as most in a broadcast or a scatter), ends
+    with.
 
-    Where parts have sizes of their own, these and ``itemsize``, the bytes of a value, decide instead of ``values``.
+    Where parts have sizes of their own, these and ``itemsize``, the bytes of a value, decide instead of ``values``, and
+    a rank that holds nothing has 0.
     """
     movement, rank = execute.movement, execute.rank
     held, wanted = (chunks // movement.pieces for chunks in (movement.held(rank), movement.wanted(rank)))
@@ -111,7 +113,8 @@ def torch_result(execute: ScheduleExecutor, tensor: Tensor, itemsize: int) -> Te
 
 def _permuted(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: dist.ProcessGroup) -> Tensor:
     """Return the tensor that this rank receives where each rank r of the group sends its own to rank
-    ``destinations[r]``; ``tensor`` itself where the rank sends to itself."""
+    ``destinations[r]``; ``tensor`` itself, not copied, where the rank sends to itself. ``destinations`` holds each rank
+    of the group once, and all tensors are equally long."""
     to, source = destinations[rank], destinations.index(rank)
     if to == rank:
         return tensor
@@ -127,8 +130,9 @@ def _permuted(tensor: Tensor, destinations: tuple[int, ...], rank: int, group: d
 
 
 def error_over_bound(execute: ScheduleExecutor, ours: Tensor, tensor: Tensor) -> float:
-    """Return the largest error of a result's values, as a fraction of the error that ``ScheduleExecutor`` allows a sum
-    of floats: at most 1 where that promise holds, 0 for equal and for empty results.
+    """Return the largest error of a result's values, as a fraction of the error allowed to a sum of floats, u / (1 - u)
+    times the sum of magnitudes with u = (ranks - 1) eps / 2: at most 1 where that promise holds, 0 for equal and for
+    empty results.
 
     It is measured against a sum in float64; results in float64 are allowed twice the error, as that sum may be off by
     as much. Collectives that add nothing, and integers, allow no error: infinite where the result differs from that of
@@ -158,9 +162,10 @@ def trial(worker: Worker) -> dict[str, Any]:
     ``rounds``, ``seed`` and ``timeout`` in seconds that a rank may keep another one waiting.
 
     Returns:
-        ``same_bits`` (whether this rank's results are equal), ``error_over_bound`` (largest error of a value over the
-        error allowed), ``padding`` (zeros added to each block of the input), ``values`` of the input, and ``seconds``:
-        under ``ours`` and ``theirs`` a list of wall-clock seconds by round.
+        ``same_bits`` (whether the schedule's result on this rank equals ``torch.distributed``'s bit by bit),
+        ``error_over_bound`` (largest error of a value over the error allowed), ``padding`` (zeros added to each block
+        of the input), ``values`` of the input, and ``seconds``: under ``ours`` and ``theirs`` a list of wall-clock
+        seconds by round.
     """
     torch.set_num_threads(1)
     settings = worker.arguments
@@ -213,15 +218,17 @@ class ScheduleTrial:
 
     @property
     def right(self) -> bool:
-        """True if the schedule did what its collective promises: its error over the bound is at most 1."""
+        """True if the schedule did what its collective promises: its error over the bound is at most 1 on every rank;
+        bits may differ from those of ``torch.distributed``."""
         return self.error_over_bound <= 1
 
 
 def values_of(schedule: Schedule, nbytes: float, dtype: str) -> int:
-    """Return as many values of type ``dtype`` as fit in a part of the schedule's collective: in ``nbytes`` where the
-    collective has one part, else in the share of ``nbytes`` that each of its ranks has, rounded down; 1 for a barrier.
+    """Return how many values of type ``dtype`` a part of the schedule's collective has, rounded down: as fit in
+    ``nbytes`` where the collective has one part (all-reduce, broadcast, reduce), else that number divided by the ranks,
+    also for an all-to-all, whose ``nbytes`` are what a rank sends; 1 for a barrier.
 
-    Parts with sizes of their own take the number of their values from these instead.
+    Where parts have sizes of their own, their numbers of values follow from these, and the result plays no part.
 
     Raises:
         ConfigError: ``dtype`` is none of ``DTYPES``.
@@ -244,8 +251,9 @@ def try_schedule(
     seed: int = 0,
     timeout: float = 120.0,
 ) -> ScheduleTrial:
-    """Execute a verified schedule in as many processes of this host as it has ranks, and return results and times; the
-    times are NaN with 0 rounds.
+    """Execute a verified schedule in as many processes of this host as it has ranks, and return results (compared with
+    those of ``torch.distributed``) and times, each the median over rounds of the slowest rank's seconds; NaN with 0
+    rounds.
 
     Args:
         schedule: what is executed.

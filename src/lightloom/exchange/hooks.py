@@ -60,7 +60,8 @@ _ONLY_HERE = {"tag_histogram", "host", "parameters", "rounding", "seed"}
 
 def _warn_of(old: str, new: str, options: Iterable[str]) -> None:
     """Warn the caller's caller (DeprecationWarning) that the function ``old`` is to be replaced by
-    ``lightloom.exchange.<new>``; nothing is warned of where one of the given ``options`` has no counterpart there."""
+    ``lightloom.exchange.<new>``; nothing is warned of where one of the given ``options``, names of keywords, has no
+    counterpart there (``tag_histogram``, ``host``, ``parameters``, ``rounding``, ``seed``)."""
     if not _ONLY_HERE.intersection(options):
         warnings.warn(f"{old} is deprecated: use lightloom.exchange.{new}", DeprecationWarning, stacklevel=3)
 
@@ -70,7 +71,8 @@ def _method_name(codec: Codec | None, options: dict[str, Any]) -> str:
     ``inceptionn:bound=2^-10,feedback``, ``codec:name=(int8:256),feedback=no``.
 
     Args:
-        codec: the codec; None stands for INCEPTIONN with its default bound.
+        codec: the codec; one that is not ``Inceptionn`` itself becomes a ``codec:`` method. None stands for INCEPTIONN
+            with its default bound.
         options: options of the state, of which only ``error_feedback`` (on unless given) is looked at.
     """
     feedback = "feedback" if options.get("error_feedback", True) else "feedback=no"
@@ -94,7 +96,7 @@ def ring_exchanger(
     timeout: float = DEFAULT_TIMEOUT,
 ) -> tuple[Exchanger, Statistics]:
     """Return the exchanger of a codec around a ring, or of plain float32 all-reduces for None, and the statistics of
-    the run.
+    the run, to which the ring adds what it observes. All ranks call it, as it connects them.
 
     Args:
         codec: codec of the gradients; for None, ``sizes`` and ``error_feedback`` are not used.
@@ -290,11 +292,11 @@ class OpticalAverageState(ExchangerState):
         super().__init__(exchanger, statistics=OpticalStatistics())
 
     def _count(self, counts: Counts, geometry: Geometry, *, last: bool) -> None:
-        """Add the counts of one bucket to the statistics, with the bytes that optical averaging would send: codes up,
-        as many down, and one byte of exponent for each block.
+        """Add the counts of one bucket to the statistics, with the bytes that optical averaging would send: codes of
+        ``bits`` bits a value up, rounded up to bytes, as many down, and one byte of exponent for each block.
 
         Args:
-            counts: counts of the bucket.
+            counts: counts of the bucket, with the bytes that the emulation really sent.
             geometry: tensors of the bucket.
             last: whether it is the step's last bucket.
         """
@@ -316,7 +318,8 @@ def _check_averager(averager: Averager, ranks: int, bits: int | None, rounding: 
 def attach_optical_average(
     model: DistributedDataParallel, averager: Averager | str | None = None, **options: Any
 ) -> OpticalAverageState:
-    """Attach a hook to a DDP model that averages its gradients as OptINC does from now on, and return its state; all
+    """Attach a hook to a DDP model that averages its gradients from now on as OptINC, an optical in-network averager,
+    does (emulated here: gradients quantised to codes in blocks of one scale, codes averaged), and return its state; all
     ranks call this, before the first backward pass.
 
     Deprecated for averagers by name: unless ``rounding`` or ``seed`` is given, it warns then that
@@ -324,9 +327,10 @@ def attach_optical_average(
 
     Args:
         model: the model, whose process group is used unless ``options`` name another.
-        averager: an averager or its name; the exact mean by default.
+        averager: an averager or its name; the exact mean of the codes (``ideal``) by default.
         options: ``bits``, ``block``, ``rounding``, ``process_group``, ``seed`` and ``timeout`` of
-            ``OpticalAverageState``.
+            ``OpticalAverageState``; by default 16 bits (or those of the averager), blocks of 256 values, ``half-up``
+            and seed 0.
 
     Raises:
         ConfigError, UnknownNameError: an option is invalid.
@@ -378,8 +382,8 @@ class ScheduleState(DdpHookState):
 def attach_schedule(
     model: DistributedDataParallel, schedule: Schedule, *, timeout: float = DEFAULT_TIMEOUT
 ) -> ScheduleState:
-    """Attach a hook to a DDP model that averages its gradients by a schedule from now on, and return its state; all
-    ranks call this, before the first backward pass.
+    """Attach a hook to a DDP model that averages its gradients from now on by a schedule, whose messages processes send
+    over gloo, and return its state; all ranks call this, before the first backward pass.
 
     Args:
         model: the model.

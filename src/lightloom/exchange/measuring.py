@@ -86,8 +86,9 @@ def measurable(method: ExchangeMethod) -> bool:
 
 
 def measure_kernels(method: ExchangeMethod) -> KernelRates:
-    """Return the rates of a method's kernels on one thread of this host, timed now; ``flops`` is left None, and nothing
-    is stored. PyTorch is left at one thread in this process where its kernels are timed.
+    """Return the rates of a method's kernels on one thread of this host, timed now: bytes of float32 a second encoded
+    and decoded, and the seconds that a message costs whatever its size; ``flops`` is left None, and nothing is stored.
+    PyTorch is left at one thread in this process where its kernels are timed.
 
     Raises:
         UnsupportedError: the method codes nothing, or nothing here codes it; or PyTorch, whose tensors its kernels
@@ -107,13 +108,13 @@ def measure_kernels(method: ExchangeMethod) -> KernelRates:
 
 
 def _rates_of(kernels: Callable[[int], Coding], name: str, decoded: int = _LARGE) -> KernelRates:
-    """Return the rates of coding, in bytes of float32 a second, timed on messages of 2^22 values, and the seconds of a
-    message, from messages of 256 values.
+    """Return the rates of encoding and decoding, in bytes of float32 a second, timed on messages of 2^22 values, and
+    the seconds of a message, taken from messages of 256 values.
 
     Args:
         kernels: returns the two functions that encode and decode so many values.
         name: what is timed; ``kernel`` of the result is this and "on one thread".
-        decoded: number of values that the large message holds for the decoder.
+        decoded: number of values that the large message holds for the decoder: all 2^22, or those kept by top-k.
     """
     rates = coding_rates(kernels(_LARGE), kernels(_SMALL), (4 * _LARGE, 4 * decoded))
     return KernelRates(**rates, kernel=f"{name} on one thread")
@@ -158,8 +159,8 @@ def _codec_kernels(method: RingCodecExchange, count: int) -> Coding:
 
 def _top_k(method: TopKExchange, count: int) -> Coding:
     """Return two functions without arguments that stand for encoding and decoding by top-k on one CPU thread: the first
-    chooses the largest of ``count`` fixed values, with feedback where the method has it, the second adds up what is
-    chosen."""
+    writes the message of the largest of ``count`` fixed values, with feedback where the method has it, the second adds
+    a message's values to a dense buffer."""
     import torch
 
     from lightloom.exchange.distributed.residuals import Geometry
@@ -175,7 +176,8 @@ def _top_k(method: TopKExchange, count: int) -> Coding:
 
 def _products(method: PowerSgdExchange, count: int) -> Coding:
     """Return two functions without arguments that stand for encoding and decoding by PowerSGD: the product M Q, and the
-    difference M - P Qᵀ, of a matrix M of ``count`` fixed values with at most 1024 columns."""
+    difference M - P Qᵀ, of a matrix M of ``count`` fixed values with 1024 columns, count / 16 where that is fewer; Q
+    has as many columns as the method's rank, at most those of M."""
     import torch
 
     torch.set_num_threads(1)

@@ -116,8 +116,8 @@ class ExchangeMethod(ABC):
     @abstractmethod
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return the computation of one rank in one exchange among ``ranks`` ranks, as numbers of values and messages
-        encoded and decoded, kernel calls and further floating-point operations, that of the busiest rank where shares
-        differ."""
+        encoded and decoded, kernel calls made tensor by tensor and floating-point operations beyond coding (matrix
+        products), that of the busiest rank where shares differ."""
 
     def ranks_of(self, phase: Phase, ranks: int) -> int:
         """Return how many of the job's ``ranks`` ranks exchange with each other in a phase: all, unless a method
@@ -176,7 +176,7 @@ def sent_in_phase(phase: Phase, ranks: int) -> float:
 
     It is (ranks - 1) / ranks of the phase's size, twice that for an all-reduce. Where sizes depend on the number of
     summed gradients, the two halves of the all-reduce are the mean size over a ring's hops, and the size of a sum over
-    all ranks.
+    all ranks, each times (ranks - 1) / ranks.
 
     Args:
         phase: one collective of an exchange.
@@ -236,7 +236,8 @@ class Family:
 
 def split_name(text: str) -> tuple[str, dict[str, str]]:
     """Return (name before the colon, options behind it as texts by key) of a method's name; a flag stands for
-    ``flag=yes``, and parentheses around a value are taken off. No option is checked.
+    ``flag=yes``, and parentheses around a value are taken off. No option is checked; ``float32`` alone gives no
+    options.
 
     Raises:
         ConfigError: parentheses do not match, or an option is empty or given twice.
@@ -291,7 +292,8 @@ def flag(text: str) -> bool:
 
 
 def whole(least: int, largest: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from ``least`` to ``largest``, which raises ValueError for any other text."""
+    """Return a reader of whole numbers from ``least`` to ``largest``, both included, in decimal digits, which raises
+    ValueError for any other text."""
 
     def read_whole(text: str) -> int:
         """Return the whole number of a text; raises ValueError where it is none, or out of range."""
@@ -303,7 +305,8 @@ def whole(least: int, largest: int) -> Callable[[str], int]:
 
 
 def real(least: float, largest: float) -> Callable[[str], float]:
-    """Return a reader of numbers from ``least`` to ``largest``, which raises ValueError for any other text."""
+    """Return a reader of numbers from ``least`` to ``largest``, both included, in any form that ``float`` reads, which
+    raises ValueError for any other text, NaN too."""
 
     def read_real(text: str) -> float:
         """Return the number of a text; raises ValueError where it is none, NaN, or out of range."""
@@ -425,6 +428,7 @@ def evidence_of(method: str) -> tuple[Evidence, ...]:
 
 def accuracy_note(method: str) -> str:
     """Return one line on the measured effect of a method, by its full name, on the loss: ``measured: `` and its rows
-    (difference in loss from float32, task, steps, ranks, seeds), separated by semicolons, or ``not measured``."""
+    separated by semicolons, such as ``+0.012 ± 0.003 in loss on TASK (500 steps, 4 ranks, 3 seeds)``, the mean loss
+    less that of float32 and its standard deviation over seeds (left out for one), or ``not measured``."""
     rows = evidence_of(method)
     return "measured: " + "; ".join(map(str, rows)) if rows else "not measured"

@@ -64,11 +64,14 @@ class ScheduledGroup:
 
     @property
     def digest(self) -> str:
-        """Text of both schedules' hashes, 12 hexadecimal digits each, by which ranks compare them."""
+        """Text by which ranks compare the schedules: the first 12 hexadecimal digits of the hash of the
+        reduce-scatter's messages, a slash, and those of the all-gather's."""
         return "/".join(movement.digest.hex()[:12] for movement in (self._scatter, self._gather))
 
     def reduce_scatter(self, blocks: Tensor, cut: TensorBlocks) -> Tensor:
-        """Return the sum over ranks of this rank's block, a view of ``blocks``, whose other blocks are overwritten.
+        """Return the sum over ranks of this rank's block, a view of ``blocks``, whose other blocks are left with
+        partial sums. Partial sums are encoded by their source, decoded and added in float32; what this rank brings to
+        its own block is not encoded.
 
         Args:
             blocks: float32, flat: a block for each rank, one after the other.
@@ -124,8 +127,9 @@ class ScheduledGroup:
         Args:
             movement: all messages of the schedule.
             sizes: bytes of each chunk on the wire, [chunk].
-            pack: called with a chunk and its part of a message, bytes that it must write.
-            unpack: called with a chunk, its received part of a message, and whether it is to be added.
+            pack: called with a chunk and its part of a message, uint8 of the chunk's bytes, that it must write.
+            unpack: called with a chunk, its received part of a message, uint8, and True where the chunk is to be added,
+                False where it is to be stored.
         """
 
         def messages(chunks: Chunks) -> dict[int, Tensor]:
@@ -154,7 +158,7 @@ class ScheduledGroup:
         """Return what this rank sends and receives, for each level of a movement in which it takes part, in order.
 
         A level is two pairs (sends, receives), the first of messages that store, the second of messages that add; both
-        members hold chunks by peer.
+        members map a peer's rank to the chunks of its one message, ascending.
         """
         levels: dict[int, list[tuple[Chunks, Chunks]]] = {}
         for m in np.flatnonzero((movement.source == self._group.rank) | (movement.destination == self._group.rank)):
@@ -168,8 +172,9 @@ class ScheduledGroup:
         return list(levels.values())
 
     def _find_shares(self, cut: TensorBlocks, pieces: int) -> list[Share]:
-        """Return the share of the blocks that each chunk is, by number of the chunk, for a flat buffer in which the
-        blocks of ``cut`` lie one after the other and each is cut into ``pieces`` chunks."""
+        """Return the share (runs of values, and the coding blocks that they take on the wire) that each chunk is, for a
+        flat buffer in which the blocks of ``cut`` lie one after the other and each is cut into ``pieces`` chunks.
+        Chunks are numbered by block first: chunk c is piece c % pieces of block c // pieces."""
         begins = accumulate(cut.sizes, initial=0)
         return [
             replace(share, runs=share.runs + np.array([begin, 0, 0]))
@@ -178,5 +183,6 @@ class ScheduledGroup:
         ]
 
     def _sizes(self, shares: Sequence[Share]) -> Ints:
-        """Return the bytes of each share on the wire, int64 [share]."""
+        """Return the bytes of each share on the wire, scales and the padding of coding blocks included, int64
+        [share]."""
         return np.array([share.blocks for share in shares]) * self._format.block_bytes

@@ -46,8 +46,9 @@ class LargestValues:
         self._offsets = offsets.repeat_interleave(torch.tensor(self._counts, dtype=torch.int64)).to(device)
 
     def encode(self, values: Tensor, residual: Tensor | None) -> Tensor:
-        """Return the message of the largest values of each tensor in a buffer: int32 [2 total], their indices from the
-        start of their tensor, ascending in each, then the bits of the float32 values.
+        """Return the message of the largest values of each tensor in a buffer: int32 [2 total], the indices from the
+        start of their tensor of all values sent, tensor after tensor and ascending in each, then the bits of these
+        float32 values. The method says how many values of each tensor are sent.
 
         Args:
             values: flat float32 buffer; not changed.
@@ -83,8 +84,9 @@ class SparseExchanger(Exchanger):
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, flat float32, in place by the sum of the values that the ranks sent, divided by the
-        number of ranks; 0 where no rank sent one. Each sends the largest of each tensor in ``geometry``. With a single
-        rank nothing is done."""
+        number of ranks; 0 where no rank sent one. Each sends as float32 the values of largest magnitude of each tensor
+        in ``geometry``, as many as the method keeps, after adding the residuals of error feedback, if any, which then
+        hold what was not sent. With a single rank nothing is done."""
         ranks = self.group.ranks
         if ranks == 1:
             return
@@ -103,6 +105,8 @@ def largest(values: Tensor, count: int) -> Tensor:
     ones where magnitudes are equal.
 
     NaN counts as infinite. ``torch.topk`` alone leaves open which of equal values it returns.
+
+    ``count`` is from 1 to the length of ``values``.
     """
     if count == values.numel():
         return torch.arange(count, device=values.device)
@@ -114,6 +118,8 @@ def largest_on_host(values: Tensor, count: int) -> Tensor:
     tensor, the first ones where magnitudes are equal; NaN counts as infinite.
 
     Only values that reach a bound taken from a sample are partitioned, or all where fewer than ``count`` reach it.
+
+    ``count`` is from 1 to the length of ``values``.
     """
     sizes = values.contiguous().numpy().view(np.int32) & _SIZE
     np.minimum(sizes, _INFINITY, out=sizes)
@@ -128,8 +134,9 @@ def largest_on_host(values: Tensor, count: int) -> Tensor:
 
 
 def _likely_bound(sizes: NDArray[np.int32], count: int) -> np.int32:
-    """Return a magnitude that probably somewhat more than ``count`` of the values reach, judged by a sample of them; 0,
-    which all reach, where few would be left out.
+    """Return a magnitude, as bits like ``sizes``, that about 1.5 times ``count`` of the values reach and almost
+    certainly at least ``count``, judged by a sample of about 16,384 of them; 0, which all reach, where the sample has
+    not so many.
 
     Args:
         sizes: magnitudes as the bits of float32 values without their sign, which order as the magnitudes do.
@@ -145,6 +152,8 @@ def largest_on_device(values: Tensor, count: int) -> Tensor:
     device, the first ones where magnitudes are equal; NaN counts as infinite.
 
     The host does not wait for the device.
+
+    ``count`` is from 1 to the length of ``values``.
     """
     sizes = values.abs().nan_to_num_(nan=torch.inf, posinf=torch.inf)
     least = sizes.topk(count, sorted=False).values.min()
@@ -195,9 +204,11 @@ class LowRankExchanger(Exchanger):
         self._layout = cache(self._find_layout)
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
-        """Replace ``values``, flat float32 with the tensors of ``geometry``, in place: a tensor that is sent as
-        factors, taken as a matrix, becomes the product P Qᵀ of its factors averaged over ranks, every other tensor its
-        float32 mean. With a single rank nothing is done.
+        """Replace ``values``, flat float32 with the tensors of ``geometry``, in place: a tensor that is sent as factors
+        P [rows, rank] and Q [columns, rank], taken as a matrix (first dimension by all others), becomes the product P
+        Qᵀ of its factors averaged over ranks, every other tensor its float32 mean. Factors serve every tensor of two or
+        more dimensions where they are smaller than it. P, made orthonormal, comes from multiplying with the last step's
+        Q. With a single rank nothing is done.
 
         With error feedback residuals are added first, and those of matrices are replaced by what the product leaves
         out, 0 where that is not finite.
@@ -232,8 +243,8 @@ class LowRankExchanger(Exchanger):
             self._starts[matrix.name] = _next_start(right, start)
 
     def state_dict(self) -> StateDict:
-        """Return a checkpoint of this rank: its residuals, and under ``start/<tensor>`` the factor Q of each tensor
-        from which the next step starts, equal on all ranks."""
+        """Return a checkpoint of this rank: its residuals (with error feedback), and under ``start/<tensor>`` the
+        factor Q of each tensor from which the next step starts, equal on all ranks."""
         starts = {f"{_START}{name}": start.cpu().clone() for name, start in self._starts.items()}
         return super().state_dict() | starts
 
@@ -268,8 +279,9 @@ class LowRankExchanger(Exchanger):
         return start.to(device)
 
     def _find_layout(self, geometry: Geometry) -> tuple[list[_Matrix], list[slice]]:
-        """Return (matrices of a buffer that are sent as factors, slices of its other tensors); raises UnsupportedError
-        where the buffer does not hold whole tensors."""
+        """Return (matrices of a buffer that are sent as factors, slices of its other tensors that are not empty), both
+        in the order of ``geometry.shapes``; sent as factors are tensors of two or more dimensions whose factors are
+        smaller than they; raises UnsupportedError where the buffer does not hold whole tensors."""
         if sum(prod(shape) for _, shape in geometry.shapes) != geometry.size:
             raise UnsupportedError(
                 f"exchange {self.name} needs whole tensors, here they are cut: expected DDP, or another method"
@@ -357,8 +369,9 @@ class TwoLevelExchanger(Exchanger):
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, flat float32 with the tensors of ``geometry``, by their mean over all ranks, in place:
-        they are added up inside nodes, averaged between nodes by the other method on this rank's slot, and gathered
-        inside nodes. With a single node nothing is sent between nodes.
+        they are added up inside nodes (as float32, or coded as schedules where the method states any), averaged between
+        nodes by the other method on this rank's slot, and gathered inside nodes. With a single node nothing is sent
+        between nodes.
 
         Raises:
             InputError: the method between nodes refuses the values of this slot.
@@ -402,8 +415,8 @@ class TwoLevelExchanger(Exchanger):
         return buffer
 
     def state_dict(self) -> StateDict:
-        """Return the state of the method between nodes; all keys begin with ``slot<i>/``, i being this rank's place in
-        its node."""
+        """Return a checkpoint of this rank, the state of the method between nodes; all keys are those of that method's
+        exchanger behind ``slot<i>/``, i being this rank's place in its node."""
         return with_prefix(self._between.state_dict(), self._prefix)
 
     def load_state_dict(self, state_dict: SavedState) -> None:
@@ -417,7 +430,8 @@ class TwoLevelExchanger(Exchanger):
         super().close()
 
     def _connect(self) -> None:
-        """Connect the ranks of the node; those of the slot connect with the exchanger between nodes."""
+        """Connect the ranks of the node; those of the slot connect with the exchanger between nodes. Raises
+        TransportError where one does not come in time."""
         self._inside.connect()
 
     @property
@@ -426,13 +440,13 @@ class TwoLevelExchanger(Exchanger):
         return f"slot{self._slot}/"
 
     def _length(self, values: int) -> int:
-        """Return the number of values that this rank's slot has of a tensor of ``values`` values: an equal part of it,
-        up to rounding."""
+        """Return the number of values that the slot of this rank, s of R places in its node, has of a tensor of
+        ``values`` values: floor(values (s + 1) / R) - floor(values s / R)."""
         return values * (self._slot + 1) // self._inside.ranks - values * self._slot // self._inside.ranks
 
     def _find_cut(self, geometry: Geometry) -> tuple[TensorBlocks, Geometry]:
-        """Return (slots of a buffer, geometry of this rank's slot), in which the part of each tensor counts as a tensor
-        by itself."""
+        """Return (the buffer's tensors each cut into as many blocks as a node has ranks, one a slot; geometry of this
+        rank's block), in which the part of each tensor counts as a tensor by itself."""
         cut = TensorBlocks(geometry, self._inside.ranks)
         pieces = [Piece(piece.tensor, 0, piece.offset, piece.length) for piece in cut.pieces[self._slot]]
         return cut, Geometry(pieces, cut.sizes[self._slot])

@@ -21,8 +21,9 @@ ROUNDING = tl.constexpr(12582912.0)
 
 @triton.jit
 def linear_scale(size, bits: tl.constexpr):
-    """Return the scales of blocks of linear codes as float32 bit patterns, int32 [ROWS]; NaN for a block without a
-    finite scale, 0 for one of 2^-128 or less.
+    """Return the scales of blocks of linear codes as float32 bit patterns, int32 [ROWS]: the largest magnitude over q =
+    2^(bits - 1) - 1, rounded up to a bfloat16; NaN for a block where a value is not finite or scale times q overflows,
+    0 where the scale is 2^-128 or less.
 
     Args:
         size: bit patterns of the values' magnitudes, int32 [ROWS, G, 8].
@@ -39,12 +40,14 @@ def linear_scale(size, bits: tl.constexpr):
 
 @triton.jit
 def mean_scale(size, layout: tl.constexpr):
-    """Return the mean magnitudes of the values of blocks, rounded to bfloat16, as float32 bit patterns, int32 [ROWS];
-    NaN where the mean is not finite. Values are added by halves, in a fixed order.
+    """Return the mean magnitudes of the values of blocks, rounded to the nearest bfloat16 and at most
+    ``layout.largest_mean``, as float32 bit patterns, int32 [ROWS]; NaN where the mean is not finite. Each value is
+    divided by the size of a block, then the second half of the block is added to the first, and so on, a fixed order
+    that every device repeats.
 
     Args:
         size: bit patterns of the values' magnitudes, int32 [ROWS, G, 8].
-        layout: constants of the format.
+        layout: constants of the format; zeros that pad a block count as values.
     """
     total = tl.reshape(size.to(tl.float32, bitcast=True), [layout.rows, layout.block]) * (1.0 / layout.block)
     for step in tl.static_range(layout.halvings):
@@ -58,7 +61,9 @@ def mean_scale(size, layout: tl.constexpr):
 
 @triton.jit
 def encode_blocks(values, rest, places, wire, blocks, feedback: tl.constexpr, layout: tl.constexpr):
-    """Write the bytes of each block, scale and codes, to ``wire``; one program takes ``layout.rows`` blocks.
+    """Write the bytes of each block to ``wire``: the scale as bfloat16, low byte first (NaN marks a block without a
+    finite scale, whose codes are 0), then the codes, first value in the lowest bits; ``layout`` says of which kind
+    (linear, signs, or Lloyd-Max of two bits); one program takes ``layout.rows`` blocks.
 
     Args:
         values: pointer to float32 values; not changed.
@@ -116,6 +121,8 @@ def encode_blocks(values, rest, places, wire, blocks, feedback: tl.constexpr, la
 def decode_blocks(wire, places, out, blocks, factor, add: tl.constexpr, layout: tl.constexpr):
     """Write ``factor`` times the values of each block in ``wire`` to ``out``, or add them there with ``add``; one
     program takes ``layout.rows`` blocks.
+
+    Values of a block whose scale is NaN come out as NaN.
 
     Args:
         wire: pointer to bytes.

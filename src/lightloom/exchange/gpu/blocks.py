@@ -48,7 +48,7 @@ class Layout(NamedTuple):
 
 def places(fmt: BlockFormat, runs: Ints) -> Tensor:
     """Return (first value, number of values, first byte) of each block of a table of runs, int64 [blocks, 3] in CPU
-    memory, in the order of the runs.
+    memory, in the order of the runs. A run begins a new block; its last block may have fewer values than the format's.
 
     Args:
         fmt: format of the blocks.
@@ -150,14 +150,15 @@ def _check_tensors(where: Tensor, wire: Tensor, *values: Tensor) -> None:
 
 
 def encode(fmt: BlockFormat, values: Tensor) -> Tensor:
-    """Return the message of flat float32 ``values``, as a flat uint8 tensor on their device; the values are left
-    alone."""
+    """Return the message of flat float32 ``values``, as a flat uint8 tensor on their device; the values are left alone.
+    These are plain operations of torch, on any device and for every format, fp8 too; no Triton is needed."""
     return _message(fmt, *cpu.quantise(fmt, _in_blocks(fmt, values), torch))
 
 
 def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
     """Return the message of flat float32 ``values``, as a flat uint8 tensor on their device, and replace the values, in
-    place, by their errors: values less decoded values, 0 in blocks without a finite scale."""
+    place, by their errors: values less decoded values, 0 in blocks without a finite scale. Plain operations of torch,
+    without Triton."""
     scale_bits, codes = cpu.quantise(fmt, _in_blocks(fmt, values), torch)
     decoded = _decoded_values(fmt, scale_bits.view(torch.float32), codes)[: values.numel()]
     values.sub_(decoded)
@@ -166,7 +167,8 @@ def encode_leaving(fmt: BlockFormat, values: Tensor) -> Tensor:
 
 
 def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
-    """Return the ``count`` values of a message, a flat uint8 tensor, as flat float32 on its device.
+    """Return the ``count`` values of a message, a flat uint8 tensor, as flat float32 on its device, by plain operations
+    of torch, without Triton; NaN in blocks without a finite scale.
 
     Raises:
         InputError: the message has another size than so many values take.
@@ -195,5 +197,6 @@ def _decoded_values(fmt: BlockFormat, scale: Tensor, codes: Tensor) -> Tensor:
 
 @cache
 def _decoded_table(fmt: BlockFormat, device: torch.device) -> Tensor:
-    """Return the decoded value of each code in multiples of the scale, float32 [2^bits] on ``device``."""
+    """Return the decoded value of each code, by the code as an unsigned number, in multiples of the scale, float32
+    [2^bits] on ``device``."""
     return torch.tensor(cpu.decoded_codes(fmt), device=device)

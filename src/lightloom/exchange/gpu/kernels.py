@@ -35,8 +35,8 @@ def load_groups(values, count):
 
 @triton.jit
 def tags_of(bits, bound: tl.constexpr):
-    """Return the tag of each value, 0 to 3, in the shape of ``bits``: how many of INCEPTIONN's three thresholds its
-    magnitude reaches, compared as integers.
+    """Return the tag of each value, 0 to 3, in the shape of ``bits``: how many of the three thresholds 2^-k, 2^-floor(k
+    / 2) and 1 of INCEPTIONN its magnitude reaches (NaN all three), compared as integers.
 
     Args:
         bits: float32 bit patterns, int32.
@@ -72,17 +72,18 @@ def measure_groups(values, count, sizes, bound: tl.constexpr):
 
 @triton.jit
 def write_groups(values, count, ends, out, frame_groups, bound: tl.constexpr, width: tl.constexpr):
-    """Write tags and codes of each group of eight values to their place in ``out``, leaving room for a header before
-    each frame; one program takes 64 groups.
+    """Write tags (two bytes, two bits a value, the first value's lowest) and codes (none, 8 bits, 16 bits of sign and
+    trunc(abs(f) 2^15), or the float32 itself, lowest byte first) of each group of eight values to their place in
+    ``out``, leaving room for a header of 8 bytes before each frame; one program takes 64 groups.
 
     Args:
         values: pointer to float32 bit patterns.
         count: number of values.
-        ends: pointer to int64 [group]: running sum of the groups' bytes, without headers.
+        ends: pointer to int64 [group]: running sum of the groups' bytes, each group's own included, without headers.
         out: pointer to the bytes of all frames.
         frame_groups: number of groups in a frame.
         bound: k of the bound 2^-k.
-        width: bits behind the sign of an 8-bit code.
+        width: w of an 8-bit code, sign and trunc(abs(f) 2^w) of a value f: floor(k / 2) + 7, or 7 in printed streams.
     """
     bits = load_groups(values, count)
     tags = tags_of(bits, bound)
@@ -107,8 +108,8 @@ def write_groups(values, count, ends, out, frame_groups, bound: tl.constexpr, wi
 
 @triton.jit
 def seal_frames(out, starts, ends):
-    """Write the header of each frame, length and checksum of its payload, which must be there already; one program
-    takes one frame.
+    """Write the header of each frame, 4 bytes of the length of its payload and 4 of the payload's checksum, lowest byte
+    first; the payload must be there already; one program takes one frame.
 
     Args:
         out: pointer to the bytes of all frames.
@@ -136,7 +137,8 @@ def find_frames(data, nbytes, count, chunk, frames, starts, status):
         starts: pointer to int64 [frames + 1], which receives the byte position of each frame and, last, that of the
             end.
         status: pointer to int32 [frame], which receives 0, or the first fault up to that frame: 1 cut short, 2
-            impossible length.
+            impossible length (fewer than 2 bytes a group, or more than these and 4 bytes a value). Frames behind the
+            first faulty one have its fault, and its position.
     """
     at = tl.zeros((), tl.int64)
     broken = tl.zeros((), tl.int32)
@@ -168,7 +170,8 @@ def walk_frames(data, count, chunk, starts, places, status):
         starts: pointer to int64 [frames + 1]: byte positions of the frames and of the end.
         places: pointer to int64 [group], which receives byte positions.
         status: pointer to int32 [frame]: 0 or the code of a fault; where it is 0, it is overwritten with what this
-            check finds: 0, 3 wrong checksum, 4 malformed groups.
+            check finds: 0, 3 wrong checksum, 4 malformed groups (codes do not end with the frame, or the last group has
+            tags for values that are not there).
     """
     frame = tl.program_id(0).to(tl.int64)
     at, end = tl.load(starts + frame) + FRAME_HEADER, tl.load(starts + frame + 1)
@@ -207,7 +210,7 @@ def read_groups(data, nbytes, places, out, count, width: tl.constexpr):
         places: pointer to int64 [group]: byte position of each group.
         out: pointer to int32.
         count: number of values.
-        width: bits behind the sign of an 8-bit code.
+        width: w of an 8-bit code, sign and trunc(abs(f) 2^w) of a value f: floor(k / 2) + 7, or 7 in printed streams.
     """
     group = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     start = tl.load(places + group, mask=group < (count + 7) // 8, other=0)
@@ -240,8 +243,8 @@ def little_endian(data, n: tl.constexpr):
 @triton.jit
 def frame_checksum(data, n, frame):
     """Return the XXH64, 64 bits, of the ``n`` bytes of a frame's payload from the pointer ``data`` on, seeded with the
-    frame's number and that length (Collet's specification, version 0.1.1); the lower half of it is the frame's
-    checksum."""
+    frame's number, from 0, times 2^32 plus that length (Collet's specification, version 0.1.1); the lower half of it is
+    the frame's checksum."""
     seed = (frame.to(tl.uint64) << 32) | n.to(tl.uint64)
     lane = tl.arange(0, 4)
     h = seed + P5
