@@ -56,8 +56,9 @@ def _spelled(method: BuiltInExchange) -> str:
 
 
 def _work_of_shares(encoded: float, decoded: float, ranks: int) -> Work:
-    """Return the work of a rank that codes ``encoded`` and decodes ``decoded`` values where each message holds one
-    rank's share of the gradient: ``ranks`` messages are encoded and 2 ``ranks`` - 1 decoded."""
+    """Return the work of a rank that codes ``encoded`` and decodes ``decoded`` values in all (of the whole exchange)
+    where each message holds one rank's share of the gradient: ``ranks`` messages are encoded and 2 ``ranks`` - 1
+    decoded."""
     messages = {"encoded_messages": ranks, "decoded_messages": 2 * ranks - 1}
     return Work(encoded_values=encoded, decoded_values=decoded, **messages)
 
@@ -289,8 +290,9 @@ class PowerSgdExchange(BuiltInExchange):
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return a rank's work on the tensors that are sent as factors: M Q and Mᵀ P count every value as encoded
-        twice, P Qᵀ as decoded once; each matrix takes three calls, and ``flops`` are those of the three products and of
-        Gram-Schmidt on P. Tensors sent as float32 count as no work; nothing depends on ``ranks``."""
+        twice, P Qᵀ as decoded once; each matrix takes three calls, and ``flops`` are those of the three products, 6
+        rows columns rank, and of Gram-Schmidt on P, 2 rows rank². Tensors sent as float32 count as no work; nothing
+        depends on ``ranks``."""
         matrices = self._matrices(gradient)
         values = sum(rows * columns for rows, columns, _ in matrices)
         flops = sum(6 * rows * columns * rank + 2 * rows * rank * rank for rows, columns, rank in matrices)
@@ -336,11 +338,13 @@ class RingCodecExchange(BuiltInExchange):
         return 32.0
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return one all-reduce, whose bytes are those of the coded values and of the headers of messages.
+        """Return one all-reduce, whose bytes are those of the coded values and of the headers: 32 bytes for each of
+        ``ranks`` shares (for each share of each tensor, and 4 more, where the codec scales messages), and 8 for every
+        further 65,536 values.
 
         A value takes the bits measured for this codec (``Gradient.coded``) where the method needs values and they were
         measured, else ``largest_bits``. With measured bits of several sums, ``nbytes_by_terms`` has the bytes by number
-        of summed gradients, and ``nbytes`` is that of the fewest.
+        of summed gradients, and ``nbytes`` is that of the fewest; else ``nbytes_by_terms`` is empty.
         """
         values = gradient.values
         # Of the frames behind the first of a message, as if the last one could be cut short.
@@ -356,8 +360,8 @@ class RingCodecExchange(BuiltInExchange):
 
     def work(self, gradient: Gradient, ranks: int) -> Work:
         """Return a rank's work: it encodes one message of a share at each of ``ranks`` - 1 hops of the reduce-scatter
-        and one finished sum, and decodes 2 ``ranks`` - 1 messages of a share, that finished sum of its own among
-        them."""
+        and one finished sum, and decodes 2 ``ranks`` - 1 messages of a share, that finished sum of its own among them:
+        the gradient's values encoded, (2 ``ranks`` - 1) / ``ranks`` times as many decoded."""
         return _work_of_shares(gradient.values, gradient.values * (2 * ranks - 1) / ranks, ranks)
 
 
@@ -482,8 +486,8 @@ class OpticalExchange(BuiltInExchange):
         return self.averager == "ideal"
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
-        """Return an all-gather of block exponents, one byte a block from each of ``ranks`` ranks, and an all-reduce of
-        codes of ``bits`` bits a value."""
+        """Return an all-gather of block exponents, its size one byte a block from each of ``ranks`` ranks together,
+        blocks not spanning tensors, and an all-reduce of codes of ``bits`` bits a value."""
         blocks = sum(-(-prod(shape) // self.block) for shape in gradient.shapes)
         return (
             Phase(kind="all-gather", nbytes=float(ranks * blocks)),
@@ -645,7 +649,8 @@ class TwoLevelExchange(OuterExchange):
         """Return the phases in order: a reduce-scatter in the node, the phases of the method between nodes on one
         rank's slot (none with a single node), and an all-gather in the node.
 
-        The phases in the node have the size of ``node`` coded slots.
+        The phases in the node have the bytes of ``node`` slots as coded there: 4 bytes a value for float32, codes and
+        scales for a narrow format.
 
         Raises:
             ConfigError: the ranks do not fill nodes.
@@ -766,7 +771,7 @@ class DiLoCoExchange(OuterExchange):
 
     def parts(self, gradient: Gradient) -> tuple[Gradient, ...]:
         """Return the fragments, one gradient each: consecutive tensors, about equally many values each, none empty;
-        fewer than ``fragments`` where there are fewer tensors."""
+        fewer than ``fragments`` where there are fewer tensors. Measured sizes (``coded``) are kept."""
         shapes = gradient.shapes
         sums = list(accumulate(map(prod, shapes), initial=0))
         count, ends = min(self.fragments, len(shapes)), [0]
@@ -776,8 +781,9 @@ class DiLoCoExchange(OuterExchange):
         return tuple(replace(gradient, shapes=shapes[begin:end]) for begin, end in pairwise([*ends, len(shapes)]))
 
     def turn(self, fragment: int) -> int:
-        """Return after which step of a round fragment number ``fragment`` (from 0 on) is exchanged: a number from 1 to
-        ``every``, the turns of all fragments being evenly spread, the last one's at ``every``."""
+        """Return after which step of a round fragment number ``fragment`` (from 0 on) is exchanged: floor(``every``
+        (fragment + 1) / ``fragments``), so that turns are evenly spread and the last of ``fragments`` comes at
+        ``every``."""
         return self.every * (fragment + 1) // self.fragments
 
     def phases(self, gradient: Gradient, ranks: int) -> tuple[Phase, ...]:
@@ -844,7 +850,8 @@ def _feedback(default: str, words: str = "add the error of each encoding to the"
 
 
 def _narrow(width: Width) -> Family:
-    """Return the family of a narrow format; ``block`` is an option only where the format has scales."""
+    """Return the family of a narrow format; ``block`` is an option only where the format has scales, and ``feedback``
+    is by default as the format states."""
     make, options = partial(BlockExchange, width=width, block=0), {"feedback": _feedback(width.feedback)}
     if width.block:
         meaning = f"values that share a scale, {width.block} by default"

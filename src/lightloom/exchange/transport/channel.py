@@ -85,8 +85,8 @@ class Stamp:
 
     @classmethod
     def of(cls, words: str, *details: object) -> Stamp:
-        """Return the stamp of an exchange: the digest is of ``words`` and ``details`` (by their ``repr``), the text is
-        ``words``, cut to 200 bytes and marked with `` ...`` where they are longer."""
+        """Return the stamp of an exchange: the digest is the BLAKE2b, 16 bytes, of ``words`` and ``details`` (by their
+        ``repr``), the text is ``words``, cut to 200 bytes and marked with `` ...`` where they are longer."""
         digest = blake2b(repr((words, *details)).encode(), digest_size=16).digest()
         short = words.encode()[:_LONGEST_STAMP].decode(errors="ignore")
         return cls(digest, short if short == words else f"{short} ...")
@@ -108,7 +108,8 @@ class Frame:
     digest: bytes = NO_STAMP.digest
 
     def pack(self) -> bytes:
-        """Return the frame as bytes, always ``FRAME_SIZE`` many; a text of more than 480 bytes is cut."""
+        """Return the frame as bytes, always ``FRAME_SIZE`` = 512 many; a text of more than 480 bytes in UTF-8 is cut
+        there, a shorter one padded with zeros."""
         reason = self.text.encode()[:_LONGEST]
         return _LAYOUT.pack(_MAGIC, self.kind, self.marked, self.sequence, self.nbytes, self.digest, reason)
 
@@ -126,7 +127,8 @@ class Frame:
 
 def _difference(words: Mapping[int, str]) -> str:
     """Return a sentence that says what two ranks exchange that should exchange the same; both ranks make the same
-    sentence.
+    sentence, the lower rank first. Where the descriptions are equal, it says that names, shapes or places of tensors
+    differ.
 
     Args:
         words: the description of each rank's exchange, by rank; two entries.
@@ -183,7 +185,7 @@ class Channel:
 
     @property
     def sending(self) -> bool:
-        """True while part of the offered message is not yet sent."""
+        """True while part of the offered message is not yet sent, its announcement included."""
         return bool(self._sends)
 
     @property
@@ -192,8 +194,9 @@ class Channel:
         return self._expected is not None
 
     def may_mark(self, marked: bool) -> bool:
-        """Set whether packets of the next message are marked as compressed, by their ToS, and return True; return
-        False, and set nothing, while this is to change and bytes of the last message are not yet acknowledged."""
+        """Set whether packets of the next message are marked as compressed, by their ToS (DSCP 10; 0 for others), and
+        return True; return False, and set nothing, while this is to change and bytes of the last message are not yet
+        acknowledged."""
         if marked != self._marked:
             if self._unacknowledged():
                 return False
@@ -202,7 +205,8 @@ class Channel:
         return True
 
     def offer(self, payload: memoryview, marked: bool, stamp: Stamp = NO_STAMP) -> None:
-        """Begin to send a message; ``serve`` sends it.
+        """Begin to send a message; ``serve`` sends it, an announcement on the control connection and ``payload`` on the
+        data connection. The last message must be sent already.
 
         Args:
             payload: bytes to send.
@@ -220,7 +224,8 @@ class Channel:
         self._check_presence()
 
     def expect(self, marked: bool, target: int | memoryview, stamp: Stamp = NO_STAMP) -> None:
-        """Begin to receive a message, whose announcement may have arrived already; ``serve`` receives it into ``body``.
+        """Begin to receive a message, whose announcement may have arrived already; ``serve`` receives it into ``body``,
+        which is ``target`` itself where that is memory, else new memory of the announced size.
 
         Args:
             marked: whether it must be compressed.
@@ -462,7 +467,8 @@ def decode_block(
 
 
 def add_decoded(codec: Codec | None, payload: Payload, target: Float32s, *, rank: int, peer: int) -> None:
-    """Add the values of a payload to ``target``, in place, in one pass of the codec if there is one.
+    """Add the values of a payload to ``target``, in place, in one pass of the codec if there is one. An empty
+    ``target`` needs an empty payload.
 
     Args:
         codec: decoder; None takes the payload as float32 values.

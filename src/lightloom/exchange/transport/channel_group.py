@@ -141,8 +141,9 @@ class ChannelGroup:
             time.sleep(1e-4)
 
     def _wait(self) -> list[tuple[socket.socket, int]]:
-        """Wait until sockets are ready, and return them with their selector events, control sockets before data
-        sockets; raises TransportError after ``timeout`` seconds without any."""
+        """Wait until sockets are ready, and return them with their selector events, in a fixed order, control sockets
+        before data sockets; raises TransportError after ``timeout`` seconds without any, naming a peer from which
+        something is awaited, or else to which something is sent."""
         wanted: dict[socket.socket, int] = {}
         for channel in self._channels:
             wanted |= channel.wanted()
@@ -162,7 +163,8 @@ class ChannelGroup:
         return [(sock, masks[sock]) for sock in self._sockets if sock in masks]
 
     def _silence(self, channel: Channel) -> str:
-        """Return the message that nothing came from or went to the peer of a channel for ``timeout`` seconds."""
+        """Return the message, for a TransportError, that nothing came from or went to the peer of a channel for
+        ``timeout`` seconds."""
         return f"no progress with rank {channel.peer} for {self.timeout:g} s (it may itself be waiting)"
 
     def _fail(self, reason: str) -> NoReturn:

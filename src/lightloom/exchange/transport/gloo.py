@@ -41,7 +41,8 @@ def attempt(
     lost: Callable[[], str] = lambda: "",
 ) -> str:
     """Try once to connect, together with all other ranks, and return why that failed, in the words of the rank that
-    failed first, or an empty text where all succeeded.
+    failed first, or an empty text where all succeeded. Running out of time, or what ``lost`` says, counts as a failure;
+    neither is raised.
 
     No rank returns before all have succeeded or one has failed: one that left the group at once would break what slower
     ranks still do.

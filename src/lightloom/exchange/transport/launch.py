@@ -103,7 +103,8 @@ def launch(
     prefixes: Sequence[Sequence[str]] = (),
 ) -> list[Outcome]:
     """Call ``function(worker)`` in ``ranks`` processes that form one gloo process group, and return how each ended, by
-    rank: its value, or its error in words, with its log and exit code.
+    rank: its value, or its error in words, with its log (standard output and error) and exit code, negative for a
+    signal.
 
     Args:
         function: importable, as itself or as ``module:name``; takes a ``Worker``, returns what JSON can hold.
@@ -116,8 +117,8 @@ def launch(
             it sets ``LIGHTLOOM_HOST``, where the others reach the rank, and ``GLOO_SOCKET_IFNAME``.
 
     Raises:
-        LaunchError: a rank raised, died or ran out of time, and ``check`` is on; the message names the first one and
-            quotes its error and its log.
+        LaunchError: a rank raised, died or ran out of time, and ``check`` is on; the message names the first one (a
+            rank without a result before one that raised) and quotes its error and the last three lines of its log.
     """
     target = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
     with ExitStack() as stack:
@@ -216,6 +217,7 @@ def _await(
     processes: Sequence[_Process], results: list[Path], timeout: float, tell: Callable[[str, str], object]
 ) -> set[int]:
     """Wait until all processes have ended or ``timeout`` seconds have passed, and return the ranks that still run.
+    Nothing is killed.
 
     Ranks are told when one has ended while others have no result, so that they do not wait for it to connect, and once
     every rank has a result or has ended. From then on exits may take 15 s.
@@ -255,8 +257,9 @@ def _kill(processes: Sequence[_Process]) -> None:
 
 
 def _outcome(rank: int, folder: Path, late: str | None, exit_code: int | None) -> Outcome:
-    """Return how a rank ended, by the value or error in the result file that it wrote; where there is none, the error
-    is ``late`` or, where that is None, a sentence with the exit code."""
+    """Return how a rank ended, by the value or error in the result file that it wrote; also where the process was
+    killed after it; where there is no file, the error is ``late`` or, where that is None, a sentence with the exit
+    code."""
     log = (folder / f"{rank}.log").read_text(encoding="utf-8", errors="replace")
     try:
         written = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))

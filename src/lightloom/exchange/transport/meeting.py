@@ -69,7 +69,8 @@ class Introduction:
     """Number of ranks in the meeting, as the caller knows it."""
 
     def pack(self) -> bytes:
-        """Return the introduction as 16 bytes: four unsigned 32-bit numbers, big-endian."""
+        """Return the introduction as 16 bytes: caller, answerer, channel and size, unsigned 32-bit numbers,
+        big-endian."""
         return _WHO.pack(self.caller, self.answerer, self.channel, self.size)
 
 
@@ -126,11 +127,12 @@ class Handshakes:
         return who
 
     def _proof(self, side: bytes, who: Introduction, challenge: bytes, nonce: bytes) -> bytes:
-        """Return the HMAC-SHA256 by which one side of a handshake proves that it knows the secret; all parts of its
-        content but the meeting's name, the last, have a fixed length.
+        """Return the HMAC-SHA256 by which one side of a handshake proves that it knows the secret; its content is
+        ``side`` (padded to 8 bytes), the packed ``who``, ``challenge``, ``nonce`` and the meeting's name, all but the
+        last of fixed length.
 
         Args:
-            side: ``b"calls"`` or ``b"answers"``.
+            side: ``b"calls"`` for the caller's proof or ``b"answers"`` for the answerer's.
             who: identity that the caller states.
             challenge: nonce of the answerer.
             nonce: nonce of the caller.
@@ -229,8 +231,8 @@ class Meeting:
             self._complete.set_result(None)
 
     async def _call(self, who: Introduction) -> None:
-        """Make the connection ``who`` to a rank, and try again after 0.05 s where it is refused, reset, too slow or
-        does not know the secret; raises TransportError for a fault that no later call can mend."""
+        """Make the connection ``who`` to a rank, and try again after 0.05 s where it is refused, reset, slower than 20
+        s or does not know the secret; raises TransportError for any other fault (unknown host, no route)."""
         host, port = self._addresses[who.answerer]
         while who not in self._connected:
             try:
@@ -323,7 +325,7 @@ class Meeting:
 
 async def _converse(sock: socket.socket, steps: Steps) -> Introduction:
     """Run one side of a handshake over a socket, and return the identity that the caller stated; raises RefusedError,
-    or OSError for a lost connection."""
+    or OSError for a lost connection. It sets no time limit."""
     loop, (outgoing, wanted) = asyncio.get_running_loop(), next(steps)
     while True:
         await loop.sock_sendall(sock, outgoing)
@@ -441,7 +443,7 @@ def connect(
     setup_timeout: float = DEFAULT_TIMEOUT,
 ) -> tuple[dict[int, Pair], dict[int, Pair]]:
     """Connect to the ranks ``calls`` and accept the ranks ``answers``; return (sockets by rank called, sockets by rank
-    accepted), each as (data, control).
+    accepted), each as (data, control), two sockets of every pair of ranks.
 
     All ranks call this, equally often for each ``name``, and agree on who calls whom. Callers that do not know the
     secret of this meeting are hung up on.
@@ -452,7 +454,7 @@ def connect(
         size: number of ranks.
         calls: ranks that this one calls.
         answers: ranks that call this one.
-        name: what the ranks connect for.
+        name: what the ranks connect for, part of the keys in the store.
         host: address or name at which this rank listens; None takes the one from which it reaches the store.
         setup_timeout: time within which all must connect, in seconds; 300 by default.
 
@@ -577,7 +579,7 @@ class Mesh(ChannelGroup):
         Args:
             sends: contiguous bytes by rank.
             targets: by rank, the most bytes that can rightly come, or memory that they must fill.
-            marked: whether they are compressed.
+            marked: whether they are compressed, those received too.
 
         Raises:
             TransportError: a rank died, left, fell silent, or exchanges something else (its ``stamp`` differs). All
@@ -605,7 +607,8 @@ class MeshRing:
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
         """Send ``payload`` to the next rank of the ring, and return what the previous one sent, which may have at most
-        ``limit`` bytes; ``marked`` says whether both are compressed. Raises TransportError."""
+        ``limit`` bytes; ``marked`` says whether both are compressed. Raises TransportError where a rank is gone or
+        silent, or exchanges something else."""
         return self.mesh.exchange({self.next: payload}, {self._previous: limit}, marked=marked)[self._previous]
 
 

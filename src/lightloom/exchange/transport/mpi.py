@@ -41,14 +41,14 @@ def allreduce(
     residual: Float32s | None = None,
 ) -> Float32s:
     """Return the sum of all ranks' ``values`` in their shape, the same bits on every rank, by a ring whose hops are
-    encoded.
+    encoded; with a single rank a copy, nothing encoded.
 
     Args:
         values: float32 array, the same shape on every rank; left alone.
         codec: the same on every rank; None sends plain float32.
         communicator: communicator of mpi4py; ``MPI.COMM_WORLD`` unless given.
         residual: flat, as long as ``values``; overwritten with the errors of this rank's encodings, so that sum + Σ
-            residuals = Σ values.
+            residuals = Σ values (up to rounding); what is not finite leaves 0.
 
     Raises:
         InputError: ranks bring different shapes or codecs (raised on all of them), or values are no float32.
@@ -148,8 +148,8 @@ class _Ring:
         self.size: int = self.communicator.size
 
     def exchange(self, payload: Payload, *, marked: bool, limit: int) -> Payload:
-        """Send bytes to the next rank of the communicator, and return those that the previous one sent; ``marked`` and
-        ``limit`` are not used."""
+        """Send bytes to the next rank, (rank + 1) % size, of the communicator, and return those that the previous one
+        sent; ``marked`` and ``limit`` are not used."""
         following, previous = (self.rank + 1) % self.size, (self.rank - 1) % self.size
         outgoing = np.frombuffer(payload, np.uint8)
         counts = np.array([outgoing.size, 0], np.int64)
@@ -174,8 +174,8 @@ def _communicator(communicator: Communicator | None) -> Communicator:
 
 
 def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) -> Float32s:
-    """Return the flat float32 values of this rank after checking that all ranks of the communicator bring the same
-    shape and codec.
+    """Return the flat float32 values of this rank after checking, by a collective, that all ranks of the communicator
+    bring the same shape and codec (its full name); types are checked on each rank alone, afterwards.
 
     Without the check one rank would fail and the others would wait forever.
 

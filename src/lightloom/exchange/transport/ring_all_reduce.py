@@ -38,11 +38,12 @@ class RingExchange(Protocol):
 def all_reduce_in_place(
     ring: RingExchange, total: Float32s, codec: Codec | None = None, residual: Float32s | None = None
 ) -> int:
-    """Replace flat values by their sum over ranks, the same bits on every rank, and return the bytes that this rank
-    sent.
+    """Replace flat values by their sum over ranks, the same bits on every rank, and return the bytes of the payloads
+    that this rank sent.
 
-    Without a codec the sum of block b starts at rank b and goes round. With one of absolute error e, each value is
-    within N·e of that sum (N encodings).
+    Values are cut into N blocks, the first ones a value longer where N does not divide them. Without a codec the sum of
+    block b starts at rank b and goes round to rank b - 1. With one of absolute error e, each value is within N·e of
+    that sum (N encodings).
 
     Args:
         ring: this rank's place in a ring of N ranks.
@@ -75,7 +76,7 @@ def reduce_scatter(
     leave: bool = False,
     observe: channel.StreamObserver | None = None,
 ) -> int:
-    """Run the first phase of a ring all-reduce, in place, and return the bytes that this rank sent.
+    """Run the first phase of a ring all-reduce, in place, and return the bytes of the payloads that this rank sent.
 
     Block ``(rank + 1) % N`` becomes the sum over the N ranks; the others are overwritten by partial sums, or with
     ``leave`` by the errors of encoding them. The sum is not encoded by its owner: with a codec of absolute error e it
@@ -108,8 +109,8 @@ def all_gather(
     sizes: Sequence[int],
     put: Callable[[int, Float32s], None],
 ) -> int:
-    """Run the second phase of a ring all-reduce: ``put(k, values)`` is called for every block k, with the same bits on
-    all ranks; return the bytes that this rank sent.
+    """Run the second phase of a ring all-reduce: ``put(k, values)`` is called for every block k, this rank's own first,
+    with the same bits on all ranks; return the bytes of the payloads that this rank sent.
 
     Args:
         ring: this rank's place in a ring of N ranks.

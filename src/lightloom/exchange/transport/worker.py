@@ -46,7 +46,8 @@ class Worker:
 
 def main(target: str, result: str, arguments: str, timeout: str) -> NoReturn:
     """Join the process group, call the function ``target``, write its value or its error as JSON, and end the process,
-    with exit code 1 after an error.
+    with exit code 1 after an error, else with 0, once the launcher says that all ranks are done or ``timeout`` has
+    passed.
 
     Rank, number of ranks, address of the store and host come from the environment. Where connecting fails, the process
     starts again, for at most four tries in all; not where the launcher says that a rank has ended, nor on systems that
