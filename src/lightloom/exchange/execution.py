@@ -196,9 +196,9 @@ def movement_of(schedule: Schedule) -> Movement:
 
 def program_of(movement: Movement, rank: int) -> Program:
     """Return the program by which ``rank`` takes part in a movement: the messages that it sends or receives, their
-    chunks named by cells, which number the chunks that the rank ever holds in ascending order. Receives are in the
-    order of messages; a send tells in ``after`` how many receives must have come before it, and sends are sorted by
-    that."""
+    chunks named by cells, which number the chunks that the rank ever holds in ascending order, and which of these cells
+    its input fills and its output is made of. Receives are in the order of messages; a send tells in ``after`` how many
+    receives must have come before it, and sends are sorted by that."""
     mine = np.flatnonzero((movement.source == rank) | (movement.destination == rank))
     carried = {int(m): movement.chunk[movement.first[m] : movement.first[m + 1]] for m in mine}
     held, wanted = movement.held(rank), movement.wanted(rank)
@@ -450,8 +450,9 @@ class ScheduleExecutor:
         self._held, self._wanted = len(self.movement.held(self.rank)), len(self.movement.wanted(self.rank))
 
     def shape(self, values: int) -> tuple[int, int, int]:
-        """Return (blocks, values of a block, values of a chunk) of an input of ``values`` values, where all parts are
-        equally large; the last chunk of a block is padded with zeros.
+        """Return (blocks, values of a block, values of a chunk) of an input of ``values`` values (of a result, on ranks
+        that bring nothing to a broadcast or a scatter), where all parts are equally large; a block has the chunks of
+        one part, each of ceil(values of a block / chunks) values, and the last chunk of a block is padded with zeros.
 
         There is one block, or one for each rank: in the input of a reduce-scatter or an all-to-all, and in that of the
         root of a scatter.

@@ -168,8 +168,10 @@ def attach_inceptionn(model: DistributedDataParallel, codec: Codec | None = None
     Args:
         model: the model, whose process group is used.
         codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
-        options: ``adaptive``, ``parameters`` (those of the model unless given), ``loss_scale``, ``error_feedback``,
-            ``tag_histogram``, ``host`` and ``timeout``, as ``InceptionnState`` takes them.
+        options: ``adaptive`` (exchange plainly while that is measured faster; on by default), ``parameters`` (pairs of
+            name and parameter, those of the model unless given), ``loss_scale`` (function whose number gradients are
+            divided by for the exchange), ``error_feedback`` (on by default), ``tag_histogram`` (count values by tag),
+            ``host`` (address of this rank) and ``timeout`` (seconds), as ``InceptionnState`` takes them.
 
     Raises:
         TransportError: a rank did not connect in time.
@@ -216,7 +218,9 @@ def attach_inceptionn_fsdp(model: nn.Module, codec: Codec | None = None, **optio
     Args:
         model: sharded over one dimension of a mesh, in CPU memory; its root need not be sharded itself.
         codec: codec of the gradients; ``Inceptionn(bound=2**-10)`` by default.
-        options: ``adaptive``, ``loss_scale``, ``error_feedback``, ``tag_histogram``, ``host`` and ``timeout``, as
+        options: ``adaptive`` (exchange plainly while that is measured faster; on by default), ``loss_scale`` (function
+            whose number gradients are divided by for the exchange), ``error_feedback`` (on by default),
+            ``tag_histogram`` (count values by tag), ``host`` (address of this rank) and ``timeout`` (seconds), as
             ``InceptionnState`` takes them.
 
     Raises:

@@ -180,8 +180,9 @@ class BlockExchange(BuiltInExchange):
         return self.width.name != "fp8"
 
     def nbytes(self, values: int) -> int:
-        """Return the bytes of the codes and scales of one tensor of ``values`` values, whose last block is padded; of
-        the codes alone in formats without scales."""
+        """Return the bytes of the codes and scales of one tensor of ``values`` values: ceil(values / block) blocks, the
+        last one padded, each of 2 bytes of scale and block bits / 8 bytes of codes; of the codes alone, rounded down,
+        in formats without scales."""
         if not self.block:
             return values * self.width.bits // 8
         return -(-values // self.block) * (SCALE_BYTES + self.block * self.width.bits // 8)
@@ -960,7 +961,8 @@ BUILT_IN: tuple[Family, ...] = (
 
 @cache
 def families() -> dict[str, Family]:
-    """Return all families by name, those of plug-ins included.
+    """Return all families by name, those of plug-ins included, which replace a built-in one of the same name and
+    otherwise come last.
 
     Raises:
         ConfigError: a plug-in registered something that is not a :class:`Family`.

@@ -69,7 +69,8 @@ class LargestValues:
         return message
 
     def decode_adding(self, message: Tensor, out: Tensor, factor: float = 1.0) -> None:
-        """Add ``factor`` times the values of a message to the flat buffer ``out``, in place, at their positions."""
+        """Add ``factor`` times the values of a message, as ``encode`` lays it out for the same tensors, to the flat
+        float32 buffer ``out``, in place, at their positions."""
         positions = message[: self.total].long().add_(self._offsets)
         out.index_add_(0, positions, message[self.total :].view(torch.float32), alpha=factor)
 
@@ -250,14 +251,15 @@ class LowRankExchanger(Exchanger):
 
     def load_state_dict(self, state_dict: SavedState) -> None:
         """Continue from a checkpoint of this rank; raises ConfigError where its residuals are of another rank, number
-        of ranks or model. Shapes of factors are checked at their first use."""
+        of ranks or model. Factors are replaced by those of the checkpoint, and a tensor without one there starts anew;
+        their shapes are checked at their first use."""
         starts = {key: value for key, value in state_dict.items() if str(key).startswith(_START)}
         super().load_state_dict({key: value for key, value in state_dict.items() if key not in starts})
         self._starts = {key.removeprefix(_START): torch.as_tensor(value).clone() for key, value in starts.items()}
 
     def _mean(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Return the means of tensors over ranks, in their shapes, by one all-reduce of all of them; the tensors are
-        left alone."""
+        """Return the means of tensors over ranks, in their shapes, by one float32 all-reduce of all of them, which adds
+        in the order of ranks values already divided by the number of ranks; the tensors are left alone."""
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).div_(self.group.ranks)
         self.group.all_reduce_in_order(flat)
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])

@@ -23,8 +23,8 @@ _PROGRAM_GROUPS = 64
 
 
 def gpu_refusal() -> str | None:
-    """Return in words why no Triton kernel can run here; None if it can, on a GPU or in the interpreter with
-    TRITON_INTERPRET=1."""
+    """Return in words why no Triton kernel can run here (no triton, one before 3.4, or no CUDA device); None if it can,
+    on a GPU or in the interpreter with TRITON_INTERPRET=1."""
     try:
         import triton
     except ImportError:

@@ -316,7 +316,8 @@ def fork_ranks(written: str) -> None:
 
 def _become(job: RankJob, parent: int) -> None:
     """Make this process that of a rank: it takes the job's environment, appends both outputs to the job's log, and is
-    killed by the kernel when the process ``parent`` ends."""
+    killed by the kernel when the process ``parent``, which forked it, ends; it exits at once with code 1 where that has
+    ended already."""
     library: Any = ctypes.CDLL(None)
     library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -260,7 +260,7 @@ class Meeting:
 
     async def _answer(self, listener: socket.socket) -> None:
         """Answer the next caller, and leave the one after it to a task of its own; a caller that does not prove itself
-        within 10 s is hung up on, and the oldest unproved one where there are too many.
+        within 10 s is hung up on, and the oldest unproved one where there are more than 128.
 
         Raises:
             TransportError: a caller is proved and not expected.
