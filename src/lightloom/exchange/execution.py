@@ -196,9 +196,9 @@ def movement_of(schedule: Schedule) -> Movement:
 
 def program_of(movement: Movement, rank: int) -> Program:
     """Return the program by which ``rank`` takes part in a movement: the messages that it sends or receives, their
-    chunks named by cells, which number the chunks that the rank ever holds in ascending order, and which of these cells
-    its input fills and its output is made of. Receives are in the order of messages; a send tells in ``after`` how many
-    receives must have come before it, and sends are sorted by that."""
+    chunks named by cells, which number the chunks that the rank ever holds in ascending order, with the cells that its
+    input fills and those that make up its output. Receives are in the order of messages; a send tells in ``after`` how
+    many receives must have come before it, and sends are sorted by that."""
     mine = np.flatnonzero((movement.source == rank) | (movement.destination == rank))
     carried = {int(m): movement.chunk[movement.first[m] : movement.first[m + 1]] for m in mine}
     held, wanted = movement.held(rank), movement.wanted(rank)
@@ -359,8 +359,8 @@ class UnevenMemory:
 
 
 def values_of_parts(movement: Movement, itemsize: int) -> Ints:
-    """Return how many values of ``itemsize`` bytes in each part of a movement whose collective has ``sizes`` (it must),
-    rounded to the nearest, int64 [part]."""
+    """Return how many values of ``itemsize`` bytes each part has in a movement whose collective states sizes of its
+    parts (it must), rounded to the nearest, int64 [part]."""
     wanted = movement.collective
     assert wanted.sizes is not None
     return np.rint(wanted.sizes.share.ravel() * (wanted.distinct_nbytes / itemsize)).astype(np.int64)
@@ -569,7 +569,8 @@ class ScheduleExecutor:
     def _agree(self, tensor: Tensor, values: int) -> None:
         """Compare schedule, type of ``tensor``, ``values`` (length of the input, of a scatter's block instead; 0 where
         the collective states sizes) and number of the call with every other rank, so that none mistakes what comes, and
-        count the call; raises ConfigError on all ranks where one differs from rank 0."""
+        count the call; raises ConfigError on all ranks where one differs from rank 0, TransportError where one has gone
+        or is silent."""
         own = torch.tensor([*self._digest, _DTYPES.index(tensor.dtype), values, self._calls])
         others = [rank for rank in range(self.ranks) if rank != self.rank]
         headers = [own.clone() for _ in range(self.ranks)]

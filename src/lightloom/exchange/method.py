@@ -190,7 +190,7 @@ def sent_in_phase(phase: Phase, ranks: int) -> float:
 
 def sum_over_hops(phase: Phase, ranks: int) -> float:
     """Return the mean size of a phase over the hops of a ring's reduce-scatter, on which sums of 1, 2 ... ``ranks`` - 1
-    gradients travel; in bytes of the whole gradient, 0 for a single rank."""
+    gradients travel; in bytes of the whole gradient, not of the share that a hop carries; 0 for a single rank."""
     hops = range(1, ranks)
     return sum(nbytes_of_terms(phase, terms) for terms in hops) / max(len(hops), 1)
 

@@ -70,8 +70,7 @@ class ScheduledGroup:
 
     def reduce_scatter(self, blocks: Tensor, cut: TensorBlocks) -> Tensor:
         """Return the sum over ranks of this rank's block, a view of ``blocks``, whose other blocks are left with
-        partial sums. Partial sums are encoded by their source, decoded and added in float32; what this rank brings to
-        its own block is not encoded.
+        partial sums. Partial sums are encoded by their source, and decoded and added in float32 by their destination.
 
         Args:
             blocks: float32, flat: a block for each rank, one after the other.

@@ -371,9 +371,9 @@ class TwoLevelExchanger(Exchanger):
 
     def average_values(self, values: Tensor, geometry: Geometry) -> None:
         """Replace ``values``, flat float32 with the tensors of ``geometry``, by their mean over all ranks, in place:
-        they are added up inside nodes (as float32, or coded as schedules where the method states any), averaged between
-        nodes by the other method on this rank's slot, and gathered inside nodes. With a single node nothing is sent
-        between nodes.
+        they are added up inside nodes (as float32, or by schedules, coded, where the method states them), averaged
+        between nodes by the other method on this rank's slot, and gathered inside nodes. With a single node nothing is
+        sent between nodes.
 
         Raises:
             InputError: the method between nodes refuses the values of this slot.

@@ -178,8 +178,8 @@ def decode(fmt: BlockFormat, wire: Tensor, count: int) -> Tensor:
 
 
 def _message(fmt: BlockFormat, scale_bits: Tensor, codes: Tensor) -> Tensor:
-    """Return the bytes of a message, flat uint8, from scales as float32 bit patterns, int32 [blocks, 1], and codes,
-    uint8 [blocks, B]."""
+    """Return the bytes of a message, flat uint8, block after block: two bytes of scale, then the packed codes. They
+    come from scales as float32 bit patterns, int32 [blocks, 1], and codes, uint8 [blocks, B]."""
     message: Tensor = cpu.pack(fmt, scale_bits, codes, torch).reshape(-1)
     return message
 

@@ -109,8 +109,8 @@ def all_gather(
     sizes: Sequence[int],
     put: Callable[[int, Float32s], None],
 ) -> int:
-    """Run the second phase of a ring all-reduce: ``put(k, values)`` is called for every block k, this rank's own first,
-    with the same bits on all ranks; return the bytes of the payloads that this rank sent.
+    """Run the second phase of a ring all-reduce: ``put(k, values)`` is called for every block k, beginning with that of
+    ``payload``, with the same bits on all ranks; return the bytes of the payloads that this rank sent.
 
     Args:
         ring: this rank's place in a ring of N ranks.
