@@ -48,10 +48,11 @@ class Averager(Protocol):
 def average_into(averager: Averager, codes: Codes, out: Codes) -> None:
     """Write the averager's mean of codes (servers, n) into ``out`` (n,), codes being unsigned integers.
 
-    For an `IdealAverager` this takes one pass over memory, without an array in between.
+    For an `IdealAverager` this takes one pass over memory, without an array in between, and codes are not checked
+    against the bits; any other averager is called, and its means are cast to the type of ``out``.
 
     Raises:
-        InputError: ``codes`` has not one row for each server.
+        InputError: ``codes`` has not one row for each server, or an averager that checks its codes refuses one.
     """
     if isinstance(averager, IdealAverager):
         check_shape(codes, averager.servers)
@@ -110,7 +111,8 @@ class NetworkAverager:
 
     @cached_property
     def table(self) -> Int32s | None:
-        """Received mean code of every grid point, int32 [points], the last input varying fastest; computed once.
+        """Mean code that receivers decide from the network's outputs for every grid point, int32 [points]; computed
+        once. A grid point is a tuple of the network's input integers, of which the last varies fastest.
 
         None with noise, for a grid of more than 2^24 points, or for codes of more than 31 bits.
         """
@@ -134,7 +136,7 @@ class NetworkAverager:
 
     def _received(self, points: Ints) -> Ints:
         """Return the mean codes (n,) that receivers decide of grid points (K, n), integers of the K inputs, from one
-        run of the network with new noise, in float32 for noise above 1e-6 and in float64 below."""
+        run of the network with new noise, in float32 for noise above 1e-6 and in float64 otherwise."""
         dtype = np.float32 if self.sigma > 1e-6 else np.float64
         signals = self.network(self.function.light(points), self.sigma, self.rng, dtype)
         return self.function.decide(np.asarray(signals, np.float64))
@@ -151,17 +153,19 @@ class ErrorDistribution:
 
     @property
     def rms(self) -> float:
-        """Root mean square error over all codes, right ones included, in units of the last place."""
+        """Root mean square error over all codes, right ones included, in units of the last place: the root of `rate`
+        times the mean of error² over the relative frequencies, which need not add up to 1; 0 without errors."""
         total = sum(share for _, share in self.shares) or 1.0
         return float(np.sqrt(self.rate * sum(share * error**2 for error, share in self.shares) / total))
 
 
 def _table_ii(accuracy_percent: float, *shares: tuple[int, float]) -> ErrorDistribution:
-    """Return the error distribution of a row of Table II.
+    """Return the error distribution of a row of Table II of the OptINC paper; its rate is 1 less the accuracy.
 
     Args:
         accuracy_percent: share of right codes, in percent.
-        shares: pairs of an error, in units of the last place, and its relative frequency among wrong codes.
+        shares: pairs of a signed error, in units of the last place, and its relative frequency among wrong codes, of
+            any common scale (the paper's percentages); none where all codes are right.
     """
     return ErrorDistribution(rate=round(1 - accuracy_percent / 100, 9), shares=shares)
 
@@ -215,8 +219,8 @@ def check_shape(codes: Codes, servers: int) -> None:
 
 
 def in_chunks(codes: Codes, servers: int, average: Callable[[Codes], Ints], chunk: int) -> Ints:
-    """Return the mean codes (n,) as int64 of codes (servers, n), computed by ``average`` from ``chunk`` columns at a
-    time.
+    """Return the mean codes (n,) as int64 of codes (servers, n), computed by ``average`` from at most ``chunk`` columns
+    (servers, columns) at a time.
 
     Raises:
         InputError: the codes are not (servers, n).
@@ -265,7 +269,8 @@ class DigitSum:
 
     @property
     def offset(self) -> int:
-        """Number added to the sum before it is divided by N: floor(N/2) for half-up, 0 for floor."""
+        """Number added to the sum of all servers' codes before it is divided by N: floor(N/2) for half-up, 0 for
+        floor."""
         return self.servers // 2 if self.rounding == "half-up" else 0
 
     def largest_digits(self) -> Ints:
@@ -278,7 +283,8 @@ class DigitSum:
         return top
 
     def carries(self) -> Ints:
-        """Return the largest carry into each place of the sum of all servers' codes, [M + 1].
+        """Return the largest carry into each place of the sum of all servers' codes (without the offset of rounding),
+        [M + 1].
 
         The least significant place comes first (its carry is 0); the last entry is the carry out of the highest place.
         """
@@ -288,7 +294,8 @@ class DigitSum:
         return np.array(carries, np.int64)
 
     def spread(self, codes: Ints) -> Bytes:
-        """Return the digits of codes [...] as uint8, [M, ...], the least significant first."""
+        """Return the base-R digits (R levels) of codes [...] as uint8, [M, ...], the least significant first; bits of a
+        code above the M digits are ignored."""
         shifts = self._digit_bits * np.arange(self.digits).reshape(-1, *(1,) * codes.ndim)
         return ((codes[None] >> shifts) & (self.levels - 1)).astype(np.uint8)
 
@@ -309,11 +316,11 @@ class DigitSum:
         return mean
 
     def steps(self) -> tuple[str, ...]:
-        """Return the proof that the mean is exact, as five sentences, after checking their numbers in whole-number
-        arithmetic.
+        """Return the proof that the mean is exact, as five sentences that begin with ``digits:``, ``sums:``,
+        ``carries:``, ``total:`` and ``mean:``, after checking their numbers in whole-number arithmetic.
 
         Raises:
-            VerificationError: a step does not hold.
+            VerificationError: a number in them does not hold.
         """
         servers, levels, count = self.servers, self.levels, self.digits
         top, carries = self.largest_digits().tolist(), self.carries().tolist()
@@ -344,11 +351,12 @@ class DigitSum:
     def try_sums(self, most: int = 1 << 21, seed: int = 0) -> tuple[int, int]:
         """Try tuples of digit sums, and return how many were tried and for how many the mean by carries is wrong.
 
-        A tuple has a sum of all servers' digits for each place; the right mean is that of their weighted total.
+        A tuple has a sum of all servers' digits for each place; the right mean is floor((T + offset) / N), for T the
+        sum over places k of levels^k times the sum at k.
 
         Args:
-            most: a grid of at most so many tuples is tried whole; of a larger one so many are drawn, half of them
-                beside totals at which the mean changes.
+            most: if all tuples together are at most so many, each is tried; else so many are drawn uniformly, of which
+                every other one is then moved, by its lowest sum, to a total at which the mean changes or one beside it.
             seed: seed of the drawn tuples.
         """
         sizes = [self.servers * digit + 1 for digit in self.largest_digits().tolist()]
@@ -404,16 +412,18 @@ class DigitSumAverager:
         return in_chunks(codes, self.servers, self._average, _AT_ONCE)
 
     def _average(self, codes: Codes) -> Ints:
-        """Return the mean codes (n,) of one chunk of codes (servers, n), with the receivers' noise, limited to the
-        largest code; raises InputError for a code that does not fit into the bits."""
+        """Return the mean codes (n,) of one chunk of codes (servers, n), with the receivers' noise if the averager has
+        a power, limited to the largest code, 2^bits - 1; raises InputError for a code that does not fit into the
+        bits."""
         sums = self._decided(self.arithmetic.spread(check_codes(codes, self.bits)))
         return np.minimum(self.arithmetic.mean(sums), (1 << self.bits) - 1)
 
     def _decided(self, digits: Bytes) -> Ints:
         """Return the sums over servers [M, n] that the receivers decide of digits [M, servers, n].
 
-        Without a power they are exact; with one, Gaussian noise of a photodiode that adds the servers' powers
-        (`DigitReceiver.noise_variance`) is added, and the sum is rounded to the nearest one from 0 to N(R-1).
+        Without the averager's ``power`` (watts of a server's highest level at the detector) they are exact; with it,
+        Gaussian noise of a photodiode that adds the servers' powers (`DigitReceiver.noise_variance`) is added, and the
+        sum is rounded to the nearest one from 0 to N(R-1).
         """
         sums: Ints = digits.sum(axis=1, dtype=np.int64)
         if self.power is None:

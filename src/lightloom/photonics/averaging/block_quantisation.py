@@ -33,7 +33,8 @@ over servers passes it to all of them."""
 
 
 def synchronisation_share(values: int, bits: int, block: int = 256) -> float:
-    """Return the bytes of exponents that a server sends to agree on scales, as a share of the bytes of its codes.
+    """Return the bytes of exponents that a server sends to agree on scales, as a share of the bytes of its codes, at
+    bits / 8 bytes each.
 
     One byte is sent for each block.
 
@@ -85,10 +86,11 @@ class CodeBuffers:
         return np.uint16 if self.bits <= 16 else np.uint32
 
     def scales(self, values: Float32s) -> Bytes:
-        """Return the scale byte of each block of float32 values, [blocks]; servers agree on the maximum of theirs.
+        """Return the scale byte of each block of float32 values, uint8 [blocks]. Servers then agree on the maximum of
+        theirs for each block, which is left to the caller.
 
-        It is 127 plus the least exponent E, from −127 on, with all magnitudes below 2^E, or `UNFIT` for blocks with
-        NaN, infinities or magnitudes of 2^127 or more.
+        It is 127 plus the least exponent E, from −127 on, with all magnitudes below 2^E (so 0 for a block of zeros), or
+        `UNFIT`, 255, for blocks with NaN, infinities or magnitudes of 2^127 or more.
         """
         offer = np.empty(self.blocks, np.uint8)
         _largest_exponents(values.view(np.int32), self.edges, offer)
@@ -97,13 +99,15 @@ class CodeBuffers:
     def encode(self, values: Float32s, scales: Bytes, out: Codes) -> None:
         """Write the offset-binary codes of float32 values into ``out`` (of `code_type`), one code for each value.
 
-        ``scales`` [blocks] are the agreed scale bytes, none of which may be `UNFIT`. Values are rounded half up to
-        steps of 2^(E - bits + 1), E the scale byte less 127, and saturate at the largest code.
+        ``scales`` [blocks] are the agreed scale bytes, none of which may be `UNFIT`. A value's code is floor(value /
+        step + 1/2) + 2^(bits - 1), at most 2^bits - 1, with step = 2^(E - bits + 1) and E the block's scale byte less
+        127; a scale must not be below that of the values.
         """
         _encode(values, scales, self.edges, self.bits, out)
 
     def decode(self, codes: Codes, scales: Bytes, out: Float32s) -> None:
-        """Write the float32 values of offset-binary codes into ``out``; codes of more than 24 bits are rounded.
+        """Write the values (code - 2^(bits - 1)) * 2^(E - bits + 1) of offset-binary codes into ``out`` as float32, to
+        which codes of more than 24 bits are rounded; E is the block's scale byte less 127.
 
         ``scales`` [blocks] are the scale bytes with which the codes were written.
         """
@@ -138,7 +142,7 @@ _TILE = 2048
 
 @njit_threaded_numpy
 def _largest_exponents(bits_of_values: Int32s, edges: Ints, out: Column) -> None:
-    """Write the scale byte of each block to ``out`` [block]: 127 plus the least exponent of two that exceeds its
+    """Write the scale byte of each block to ``out`` [block]: 127 plus the least E, from -127 on, with 2^E above its
     largest magnitude; 255 from 2^127 on and for values that are not finite. ``bits_of_values`` are float32 values seen
     as int32, ``edges`` [block + 1] where blocks begin."""
     for b in range(len(out)):
@@ -153,9 +157,9 @@ def _largest_exponents(bits_of_values: Int32s, edges: Ints, out: Column) -> None
 
 @njit_threaded_numpy
 def _encode(values: Float32s, scales: Bytes, edges: Ints, bits: int, out: Codes) -> None:
-    """Write offset-binary codes of ``bits`` bits to ``out``: each value over its block's scale, rounded half up, plus
-    half of the range, and saturated at the top. ``scales`` [block] are exponents plus 127, ``edges`` [block + 1] where
-    blocks begin."""
+    """Write offset-binary codes of ``bits`` bits to ``out``: each value over its block's step, 2^(scale - bits - 126),
+    rounded half up, plus 2^(bits - 1), and at most 2^bits - 1. ``scales`` [block] are exponents plus 127, ``edges``
+    [block + 1] where blocks begin."""
     half, top = 2.0 ** (bits - 1), 2.0**bits - 1.0
     for b in range(len(scales)):
         factor = 2.0 ** (bits + 126 - np.int64(scales[b]))
@@ -166,8 +170,8 @@ def _encode(values: Float32s, scales: Bytes, edges: Ints, bits: int, out: Codes)
 
 @njit_threaded_numpy
 def _decode(codes: Codes, scales: Bytes, edges: Ints, bits: int, out: Float32s) -> None:
-    """Write the float32 values of offset-binary codes of ``bits`` bits to ``out``: each code less half of the range,
-    times the step of its block, which follows from ``scales`` [block], exponents plus 127. ``edges`` [block + 1] are
+    """Write the float32 values of offset-binary codes of ``bits`` bits to ``out``: each code less 2^(bits - 1), times
+    the step of its block, 2^(scale - bits - 126). ``scales`` [block] are exponents plus 127. ``edges`` [block + 1] are
     where blocks begin."""
     half = 2.0 ** (bits - 1)
     for b in range(len(scales)):
@@ -180,10 +184,11 @@ def _decode(codes: Codes, scales: Bytes, edges: Ints, bits: int, out: Float32s) 
 @njit_threaded_numpy
 def _mean(rows: Codes, offset: int, out: Codes) -> None:
     """Write floor((sum of the rows + offset) / number of rows) of unsigned codes ``rows`` [servers, n] into ``out``
-    [n].
+    [n]: ``offset`` 0 rounds the mean down, half the number of rows (rounded down) rounds it half up.
 
-    (T + 1/2) / N lies at least 1/(2N) from the next whole number, far more than the roundings of a product with 1/N can
-    bridge for sums below 2^50, so that cutting off its decimals floors T / N.
+    For T, the sum with the offset, and N rows, (T + 1/2) / N lies at least 1/(2N) from the next whole number, far more
+    than the roundings of a product with 1/N can bridge for sums below 2^50, so that cutting off its decimals floors T /
+    N.
     """
     count = len(rows)
     start, factor = offset + 0.5, 1.0 / count

@@ -56,15 +56,18 @@ _NOISY_TUPLES = 100_000
 def second_level(
     groups: int, servers: int, bits: int, inputs: int = 4, rounding: Rounding = "floor"
 ) -> AveragingFunction:
-    """Return the averaging function of level 2 of a cascade, whose T is the sum of all servers' codes over all groups.
+    """Return the averaging function of level 2 of a cascade, from the means of the groups to the mean over all servers:
+    T, the sum of the codes of all servers of all groups, over groups * servers, rounded.
 
-    The last input carries decimals and has steps of 1/(groups * servers); the other inputs have steps of 1/groups.
+    Inputs are averages over groups of the digits that level 1 puts out, the most significant ones first. The last one
+    carries decimals and has steps of 1/(groups * servers); the other inputs have steps of 1/groups.
 
     Args:
         groups: number of averagers of level 1.
         servers: number of servers of each group.
         bits: bits per code.
-        inputs: most inputs of the network (`AveragingFunction.of`).
+        inputs: most inputs of the network, among which a code's digits are divided; there may be fewer
+            (`AveragingFunction.of`).
         rounding: rounding of the mean, ``floor`` or ``half-up``.
 
     Raises:
@@ -91,8 +94,9 @@ class PlainLevel:
 
     @property
     def mzi_count(self) -> int:
-        """Number of interferometers of the matrices in the paper's convention, without preprocessing P in front of the
-        network, splitting T behind it, and biases."""
+        """Number of interferometers of the matrices in the paper's convention (each matrix as a full singular value
+        decomposition, `networks.mzi_count`), without preprocessing P in front of the network, splitting T behind it,
+        and biases."""
         return mzi_count(self.network.layers)
 
     def verify(self, samples: int = 1_000_000) -> Verification:
@@ -153,23 +157,27 @@ class Cascade:
         return np.asarray(second(preprocessing @ np.concatenate(firsts), sigma, rng), dtype=np.float64)
 
     def average(self, codes: Ints) -> Ints:
-        """Return the mean codes that every server receives, without noise: codes (groups, servers, n) to (n,)."""
+        """Return the mean codes that every server receives, without noise: codes (groups, servers, n) to int64 (n,);
+        raises InputError for a code that does not fit into the bits."""
         return self.second.function.decide(self.light(codes))
 
     @property
     def mzi_count(self) -> int:
-        """Number of interferometers, in the paper's convention, of the averagers of all groups and of level 2, without
-        the preprocessing P of either level and the splitting T to the servers."""
+        """Number of interferometers, in the paper's convention (each matrix as a full singular value decomposition, an
+        embedding's as squares Σ · U), of the averagers of all groups and of level 2, without the preprocessing P of
+        either level and the splitting T to the servers."""
         return self.groups * self.first.mzi_count + self.second.mzi_count
 
 
 def build_cascade(
     groups: int, servers: int, bits: int, nonlinearity: Nonlinearity = "relu", noise: float | None = None
 ) -> Cascade:
-    """Return the smallest pair of constructed networks that is proved exact in float64, with the mean rounded down.
+    """Return two levels of constructed networks that are proved exact in float64, with the mean rounded down, each with
+    the fewest interferometers that suffice.
 
-    The proved tolerance of level 2 must exceed four times the proved error of level 1, in units of full scale. Each
-    level has one network, that of level 1 for all groups, of at most four inputs.
+    Without ``noise`` level 1 is chosen for itself, and the proved tolerance of level 2 must exceed four times the
+    proved error of level 1, in units of full scale; with ``noise`` level 2 is chosen first. Each level has one network,
+    that of level 1 for all groups, of at most four inputs.
 
     Args:
         groups: number of averagers of level 1.
@@ -177,12 +185,13 @@ def build_cascade(
         bits: bits per code.
         nonlinearity: ``relu`` or ``clipped``.
         noise: standard deviation of the noise on every signal of both levels as a share of its full scale, at which
-            99.99 % of random tuples of codes must come out right; each network is then proved exact alone. None
-            requires exactness only.
+            99.99 % of 100,000 random tuples of codes (`random_codes`) must come out right; each network is then proved
+            exact, and bears the noise, alone. None requires exactness only.
 
     Raises:
-        ConfigError: there is no such pair, or a count is out of range.
-        UnsupportedError: no pair bears the noise.
+        ConfigError: a count is out of range, or, without ``noise``, there is no such pair.
+        UnsupportedError: no pair bears the noise, or level 1 has no exact construction.
+        InputError: the nonlinearity is unknown.
     """
     if noise is not None:
         return _sturdy_cascade(groups, servers, bits, nonlinearity, noise)
@@ -197,9 +206,9 @@ def build_cascade(
 
 
 def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinearity, noise: float) -> Cascade:
-    """Return the first pair of networks that bears the noise: the smallest level 2 that bears it alone, with the
-    smallest level 1 that does so and with which 99.99 % of 100,000 random tuples of codes come out right. Both are
-    proved exact in float64.
+    """Return the first pair of networks that bears the noise: the level 2 with the fewest interferometers that bears it
+    alone, and the level 1 with the fewest that does so and with which 99.99 % of 100,000 random tuples of codes come
+    out right. Both are proved exact in float64.
 
     ``noise`` is the standard deviation on every signal as a share of its full scale.
 
@@ -238,9 +247,11 @@ def basic(codes: Ints) -> Ints:
 
 
 def random_codes(groups: int, servers: int, bits: int, count: int, rng: Rng, near_equal: float = 0.2) -> Ints:
-    """Return ``count`` random tuples of codes, (groups, servers, count): uniform, or close to each other.
+    """Return ``count`` random tuples of codes, (groups, servers, count): uniform from 0 to 2^bits - 1, or close to each
+    other.
 
-    With the probability ``near_equal`` all codes of a tuple are within 3 of a common value, where carries are frequent.
+    With the probability ``near_equal`` all codes of a tuple are within 3 of a common value (clipped to the range),
+    where carries are frequent.
     """
     top = (1 << bits) - 1
     uniform = rng.integers(0, top + 1, (groups, servers, count))

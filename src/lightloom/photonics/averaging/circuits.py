@@ -148,16 +148,18 @@ class Circuit:
         return Form({Atom(group, bit): Fraction(1) for bit in range(step.count)})
 
     def decided(self, form: Form) -> Form:
-        """Return a form of equal value made of decided bits, one for each step of the form's grid that it may reach.
+        """Return a form of equal value made of the bits of one floor, one for each step of the form's grid that it may
+        reach: each is 0 or 1 by comparing the form with a threshold, as a receiver decides.
 
         The floor that gives these bits is appended to ``groups`` unless an equal one is there; the form must not be
-        negative.
+        negative, nor the form 0.
         """
         grid = form.grid
         return self.floor(form, grid, 1 + int(self.bounds(form)[1] / grid)) * grid
 
     def hold(self, source: Form) -> Form:
-        """Append a held form with this source to ``groups``, and return the atom that stands for it as a form.
+        """Append a held form with this source, which must be integer-valued (`check_floors`), to ``groups``, and return
+        the atom that stands for it as a form.
 
         Later layers carry it as one signal. It is appended even if an equal one is there. A constant form is returned
         as it is, and nothing is appended.
@@ -295,12 +297,13 @@ class Block:
 
 
 def blocks_of(circuit: Circuit, function: AveragingFunction, factor: int, places: int) -> list[Block]:
-    """Return ``factor`` * (T + offset), the sum of all servers' codes, as blocks of base-4 digits, least significant
-    first.
+    """Return ``factor`` * (T + offset), for T the sum of all servers' codes and the offset that the function adds to it
+    for rounding, as blocks of base-4 digits, least significant first.
 
     There is a block for each input of the function, with the digits from the place of its weight to that of the next
-    one's, the last block to ``places``, the number of base-4 places of all blocks together. A block's form may exceed
-    its digits: nothing has been carried yet. ``circuit`` is not changed.
+    one's, the last block to ``places``, the number of base-4 places of all blocks together. A block has its lowest
+    place, its number of digits, and its form in units of that place, which may exceed the digits: nothing has been
+    carried yet. ``circuit`` is not changed.
     """
     ordered = list(enumerate(function.inputs))[::-1]
     # The exponents of four in the weights.
@@ -322,8 +325,8 @@ def sum_of_servers(circuit: Circuit, function: AveragingFunction) -> Form:
 def carry_save(
     circuit: Circuit, blocks: list[Block], radix: int, decided_from: int | None = None, digits_decided: bool = False
 ) -> list[Block]:
-    """Return blocks that have passed their excess over their digits to the next one, all at once, so that ranges shrink
-    in one step.
+    """Return blocks that have passed their excess, floor(form / 4^digits), to the next one, all at once and from the
+    forms as given, so that ranges shrink in one step.
 
     A block of 0 digits is appended if there may be a carry out of the last one.
 
@@ -331,9 +334,9 @@ def carry_save(
         circuit: receives the floors that compute the carries.
         blocks: blocks of a sum, least significant first.
         radix: base in which floors are computed digit by digit (`Circuit.floor`).
-        decided_from: blocks with digits above this base-4 position are first replaced by decided bits (the floor of a
-            form to its own grid is the form itself). Lower blocks contribute only their carry, which is decided anyway.
-            None decides no block.
+        decided_from: blocks with a digit at this base-4 place (from 0) or above it are first replaced by decided bits
+            (the floor of a form to its own grid is the form itself). Lower blocks contribute only their carry, which is
+            decided anyway. None decides no block.
         digits_decided: whether what a block with an excess keeps becomes decided bits of few steps before the carry
             from below joins it. A mesh then never adds a large analogue value to the bits of several blocks at once,
             which only it could spoil.
@@ -378,7 +381,8 @@ def split(circuit: Circuit, form: Form, digits: int, lowest: int = 0) -> list[Fo
 
 
 def divide(circuit: Circuit, form: Form, divisor: int, places: range, radix: int = 4) -> tuple[list[Form], Form]:
-    """Return the base-4 digits of form / ``divisor`` at ``places``, and the remainder of the form after them.
+    """Return the base-4 digits of form / ``divisor`` at ``places``, as forms, and the form less ``divisor`` times their
+    weighted sum.
 
     The first digit is limited to 0..3 only if the form is below ``divisor`` times 4 to the power of its place + 1.
 
@@ -397,7 +401,8 @@ def divide(circuit: Circuit, form: Form, divisor: int, places: range, radix: int
 
 
 def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Circuit) -> list[Form]:
-    """Return the outputs, with (T + offset - N * result) / N added to the last one if the function carries decimals.
+    """Return the outputs, with (T + offset - N * result) / N added to the last one if the function carries decimals,
+    else unchanged.
 
     ``outputs`` are the base-4 digits of the result, most significant first, as forms of ``circuit``; T is the sum of
     all servers' codes and N the function's divisor.
@@ -422,10 +427,11 @@ def with_decimals(outputs: list[Form], function: AveragingFunction, circuit: Cir
 
 
 def long_division(function: AveragingFunction, radix: int = 4) -> Circuit:
-    """Return the circuit that carries upwards through the digits of T and then divides by N downwards, for any number N
-    of servers.
+    """Return the circuit of the function that carries upwards through the base-4 digits of T, the sum of all servers'
+    codes, and then divides by N downwards, for any number N of servers.
 
-    ``radix``: each layer decides one digit in this base, of ``radix`` - 1 bits.
+    Its outputs are the base-4 digits of the rounded mean, most significant first, the last with decimals if the
+    function carries them. ``radix``: each layer decides one digit in this base, of ``radix`` - 1 bits.
     """
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     done, top = ripple(circuit, blocks_of(circuit, function, 1, function.outputs), radix)
@@ -456,7 +462,9 @@ def long_division(function: AveragingFunction, radix: int = 4) -> Circuit:
 def lsb_ripple(
     function: AveragingFunction, radix: int = 4, saved: int = 0, decided: bool = False, digits_decided: bool = False
 ) -> Circuit:
-    """Return the circuit that carries from the least significant digit; dividing by N is a shift.
+    """Return the circuit of the function that carries from the least significant digit of the sum of all servers'
+    codes; dividing by N is a shift. Its outputs are the base-4 digits of the rounded mean, most significant first, the
+    last with decimals if the function carries them.
 
     Args:
         function: the averaging function, for N servers, a power of two.
@@ -500,10 +508,11 @@ def lsb_ripple(
 
 
 def msb_first(function: AveragingFunction, radix: int = 4) -> Circuit:
-    """Return the circuit that divides the whole sum T from the most significant digit, for any number of servers.
+    """Return the circuit of the function that divides T + offset, the whole sum of all servers' codes and what rounding
+    adds, from the most significant digit, for any number of servers.
 
-    ``radix`` 4 computes a base-4 digit per layer, 2 a bit per layer. The last output is an analogue remainder that the
-    receiver's rounding decides.
+    ``radix`` 4 computes a base-4 digit per layer, 2 a bit per layer. Outputs are the base-4 digits of the mean, most
+    significant first; the last one is an analogue remainder that the receiver's rounding decides (`last_output`).
     """
     circuit = Circuit(tuple(i.maximum for i in function.inputs))
     total, places = sum_of_servers(circuit, function), range(function.outputs - 1, 0, -1)

@@ -98,7 +98,8 @@ def realise(circuit: Circuit, function: AveragingFunction, realisation: Realisat
     """Return the gadgets, layer by layer, that compute the circuit's outputs from the inputs of ``function``; a gadget
     is a value of a layer with the nonlinear units that represent it, as ``realisation`` says.
 
-    There are at least ``depth`` hidden layers: the last ones carry the outputs along if fewer suffice.
+    ``function`` must be that for which the circuit was made. There are at least ``depth`` hidden layers: the last ones
+    carry the outputs along if fewer suffice.
     """
     layering = _Layering(circuit, function, realisation)
     layering.depth = max(layering.depth, depth)
@@ -154,7 +155,8 @@ class _Layering:
         self.bits: dict[tuple[object, ...], Atom] = {}
 
     def ready(self, atom: Atom) -> int:
-        """Return the number of the first layer that has an atom of the circuit as a value: 0, the inputs, for an input.
+        """Return the number (from 0, the inputs) of the first layer that has an atom of the circuit as a value: 0 for
+        an input.
 
         A held form is ready where the last atom of its source is. Where bits are regenerated, a bit is ready a layer
         after its first ramp.
@@ -164,8 +166,8 @@ class _Layering:
         return self.raw[atom.group] + (self.how.regenerate and not self.circuit.is_held(atom))
 
     def layers(self) -> tuple[tuple[Gadget, ...], ...]:
-        """Return the gadgets of every layer (a gadget is a value with the nonlinear units that represent it), from the
-        inputs to the outputs; call it once."""
+        """Build and return the gadgets of every layer (a gadget is a value with the nonlinear units that represent it),
+        from the inputs to the outputs; call it once."""
         built = [[self.input(k) for k in range(len(self.function.inputs))]]
         self.index.append({g.key: i for i, g in enumerate(built[0])})
         for layer in range(1, self.depth + 1):
@@ -188,10 +190,11 @@ class _Layering:
         return Gadget(("output", index), self.source(form, self.depth), ((Fraction(1), Fraction(0)),), (Fraction(1),))
 
     def ramps(self, layer: int) -> Iterable[Gadget]:
-        """Yield a gadget, a value with its nonlinear units, for each bit of the floors whose ramps are in this layer.
+        """Yield a gadget, a value with its nonlinear units, for each bit of the floors whose ramps are in this layer,
+        numbered from 1 (0 are the inputs); the layers before must have been built.
 
-        Bits with an equal source and window share the first one's gadget and are noted in ``shared``. Where bits are
-        regenerated, these gadgets are the raw bits.
+        Bits with an equal source and window (of any floor) share the first one's gadget and are noted in ``shared``.
+        Where bits are regenerated, these gadgets are the raw bits.
         """
         for group, floor in self.circuit.floors:
             if self.raw[group] == layer:
@@ -206,8 +209,8 @@ class _Layering:
                         self.shared |= {(kind, atom): (kind, first) for kind in ("raw", "bit")}
 
     def regenerated(self, layer: int) -> Iterable[Gadget]:
-        """Yield a second ramp for each bit whose first one is in the layer before, but for bits that share another's
-        gadget; none unless bits are regenerated."""
+        """Yield, for a layer (from 1; those before must have been built), a second ramp for each bit whose first one is
+        in the layer before, but for bits that share another's gadget; none unless bits are regenerated."""
         zero, one = Fraction(0), Fraction(1)
         for group, floor in self.circuit.floors:
             if self.how.regenerate and self.raw[group] == layer - 1:
@@ -217,8 +220,9 @@ class _Layering:
                         yield self.ramp(("bit", atom), source, (zero, one))
 
     def kept(self, layer: int) -> Iterable[Gadget]:
-        """Yield a gadget, a value with its nonlinear units, for each distinct sum that this layer carries along: ready
-        before it, and read from it or a later one, by a floor, a held form or an output."""
+        """Yield a gadget, a value with its nonlinear units, for each distinct sum that this layer (from 1; those before
+        must have been built) carries along: ready before it, and read from it or a later one, by a floor, a held form
+        or an output."""
         readers = [(m.source, self.raw[g] - isinstance(m, Floor)) for g, m in enumerate(self.circuit.groups)]
         readers += [(form, self.depth) for form in self.circuit.outputs]
         seen = set()
@@ -229,7 +233,8 @@ class _Layering:
                     yield self.keep(("kept", partial.key), self.source(partial, layer - 1))
 
     def older(self, form: Form, layer: int) -> list[tuple[Form, Fraction]]:
-        """Return the parts of a form that are ready before a layer, as pairs of a form and its factor.
+        """Return the parts of a form that are ready in a layer before number ``layer``, as pairs of a form and its
+        factor.
 
         Every held form is a part by itself; all other ready atoms together are one more part, whose first coefficient
         is 1. The constant is in none.
@@ -243,8 +248,8 @@ class _Layering:
         return parts
 
     def source(self, form: Form, layer: int) -> Source:
-        """Return a form as what a gadget of the next layer reads from ``layer``, with its proved least and largest
-        value."""
+        """Return a form as what a gadget of the next layer reads from ``layer``, with the proved bounds of its value
+        (`Circuit.bounds`)."""
         return Source(*self.read(form, layer), *self.circuit.bounds(form))
 
     def read(self, form: Form, layer: int) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:

@@ -84,8 +84,9 @@ class Embedding:
 
     @property
     def dark(self) -> list[Floats]:
-        """For each matrix an array [live outputs]: the sum of the magnitudes of the weights with which each live signal
-        reads dark ones, those that the network in its own layers lacks."""
+        """For each matrix, an array over its outputs that are signals of the network before it was embedded: the sum of
+        the magnitudes of the weights with which each reads dark signals, those that embedding added and that are always
+        0."""
         parts = zip(self.network.weights, self.places, self.places[1:], strict=False)
         return [np.abs(np.delete(matrix[rows], columns, axis=1)).sum(axis=1) for matrix, columns, rows in parts]
 
@@ -95,8 +96,8 @@ def embed(network: LayeredNetwork, layers: Sequence[int]) -> Embedding:
     of its matrices is cut along the longer side have rows that are orthogonal to rounding.
 
     ``layers`` are the numbers of signals from the inputs to the outputs, of which inputs and outputs must be the
-    network's. Signals that the network lacks are dark: always 0, with nonzero weights to the live ones and a full scale
-    of 1.
+    network's. Signals that the network lacks are dark: always 0 (rows and biases of 0), with a full scale of 1, and
+    read by the network's own signals with the weights that make rows orthogonal.
 
     Raises:
         UnsupportedError: the layers are of another number, narrower, or too narrow for orthogonal rows.
@@ -169,9 +170,10 @@ def _completion(rows: Floats, dark: int, least: float = 0.0) -> Floats | None:
     """Return entries of rows [n, live columns] in ``dark`` further columns that make the rows orthogonal, [n, dark].
 
     None is returned if that takes more columns. Rows that overlap with no other get entries of 0. Entries are
-    triangular, with ``least`` as the least λ, the squared length of the rows scaled to a live length of 1: squares
-    whose first rows are parallel to each other's then read equal shares of the same dark signals, so that the noise of
-    these cancels where the two halves of a ramp differ.
+    triangular. Each row of a group of overlapping ones gets the squared length λ, in units of that of its live columns:
+    the largest eigenvalue of the group's cosines, or ``least`` if that is more. Squares whose first rows are parallel
+    to each other's then, at one λ, read equal shares of the same dark signals, so that the noise of these cancels where
+    the two halves of a ramp differ.
     """
     overlaps = _overlaps(rows)
     lengths, added, used = np.linalg.norm(rows, axis=1), np.zeros((len(rows), dark)), 0
@@ -190,8 +192,8 @@ def _completion(rows: Floats, dark: int, least: float = 0.0) -> Floats | None:
 
 
 def _overlaps(rows: Floats) -> Floats:
-    """Return the cosines of the angles between rows [n, columns], [n, n]: 0 for rows of zeros, and where they are below
-    1e-12."""
+    """Return the cosines of the angles between rows [n, columns], signed, [n, n]: 0 for rows of zeros, and where the
+    magnitude is at most 1e-12."""
     lengths = np.linalg.norm(rows, axis=1)
     units = rows / np.where(lengths > 0, lengths, 1.0)[:, None]
     cosines = units @ units.T
@@ -220,7 +222,8 @@ class Construction:
         ``steps`` are sentences.
 
         Raises:
-            VerificationError: its integers or its digits fail.
+            VerificationError: the circuit's integers or digits are wrong; a margin that is too small only makes
+                ``float64`` false.
         """
         return prove(self.realised, self.function, None if self.embedding is None else self.embedding.dark)
 
@@ -246,10 +249,10 @@ class Construction:
 
     def noise_limit(self, evaluations: int = EVALUATIONS) -> float:
         """Return the largest standard deviation of noise on every signal, as a share of its full scale, at which
-        99.99 % of the inputs are still right.
+        99.99 % of the inputs, points of the function's grid, are still averaged right.
 
         It is found to 3 % between 1e-9 and 0.5, with ``evaluations`` noisy evaluations (400,000 by default) for each
-        accuracy, and is 0 if it is below 1e-9.
+        accuracy (`proof.noisy_accuracy`, always with the same draws), and is 0 if it is below 1e-9.
         """
         return noise_limit(self.network, self.function, evaluations=evaluations)
 
@@ -257,17 +260,19 @@ class Construction:
         """Return whether at least 99.99 % of the inputs are averaged correctly with noise on every signal.
 
         ``noise`` is the standard deviation as a share of the signal's full scale. The share is measured with 400,000
-        noisy evaluations; a tenth of them rules out a network that clearly fails.
+        noisy evaluations; a tenth of them rules out a network with more than four times as many wrong results as are
+        allowed. Draws are the same in every call.
         """
         # A tenth of the draws suffices to rule out a network that clearly fails.
         quick = noisy_accuracy(self.network, self.function, noise, EVALUATIONS // 10)
         return quick >= 1 - 4 * (1 - TARGET) and noisy_accuracy(self.network, self.function, noise) >= TARGET
 
     def to_json(self, servers: int, bits: int, verification: Verification, limit: float) -> dict[str, Any]:
-        """Return the document of `lightloom onn build --json`: ``construction`` (name), ``nonlinearity``, the counts
-        ``wrong_outputs``, ``checked_inputs`` and ``exhaustive`` of ``verification``, ``proof`` (steps as text),
-        ``proved_tolerance`` (share of full scale), ``mzi_count``, ``mzi_count_economy``, ``mzi_count_with_bias``,
-        ``mzi_count_of_p_and_t``, ``layers``, ``largest_gain_db``, and ``noise_limit`` as a share of full scale.
+        """Return the document of `lightloom onn build --json`: ``construction`` (name), ``nonlinearity``,
+        ``wrong_outputs`` and ``checked_inputs`` (counts) and ``exhaustive`` (a bool) of ``verification``, ``proof`` (a
+        list of sentences), ``proved_tolerance`` (share of full scale), ``mzi_count``, ``mzi_count_economy``,
+        ``mzi_count_with_bias``, ``mzi_count_of_p_and_t``, ``layers`` (numbers of signals), ``largest_gain_db`` (of an
+        amplifier's amplitude), and ``noise_limit`` as a share of full scale.
 
         ``servers`` and ``bits`` give the size of P and T; ``verification`` and ``limit``, the noise limit, are figures
         measured before. The economy count and that with biases take every matrix whole, an embedding's too.
@@ -328,7 +333,7 @@ def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
     """Yield a realisation for every window, the share of the gap between two levels that a ramp takes, in `WINDOWS`
     (1/2, 1/4, 1/8, 1/16), and number of copies in `COPIES` (1 to 3); plain ReLUs also with regenerated bits.
 
-    Wide windows come first, and for each of them few copies.
+    Wide windows come first, for each of them few copies, and for each number bits that are not regenerated.
 
     Raises:
         InputError: the nonlinearity is unknown.
@@ -366,9 +371,9 @@ def embedded(function: AveragingFunction, nonlinearity: Nonlinearity, layers: Se
     """Return the constructions of the function that fit into ``layers``, with every matrix cut along its longer side
     into squares Σ · U. Added signals are dark, and their weights fill up the rows of the squares.
 
-    ``layers`` are numbers of signals from the inputs to the outputs, both as many as the construction's. A construction
-    with fewer layers carries its outputs along; one that does not fit is left out. They are in the order of
-    `candidates`, and none is proved yet.
+    ``layers`` are numbers of signals from the inputs to the outputs, of which inputs and outputs must be as many as the
+    construction's. A construction with fewer hidden layers carries its outputs along; one that does not fit is left
+    out. They are in the order of `candidates`, and none is proved yet.
 
     Raises:
         InputError: the nonlinearity is unknown.
@@ -383,7 +388,8 @@ def embedded(function: AveragingFunction, nonlinearity: Nonlinearity, layers: Se
 
 def recognise(network: LayeredNetwork, function: AveragingFunction) -> Construction | None:
     """Return the first construction of the function, of `candidates`, of those `embedded` in the network's layers or of
-    the sturdy ones, that has exactly the network's weights and biases, None if there is none.
+    the sturdy ones, that has exactly the network's weights and biases (and its nonlinearity; full scales may differ),
+    None if there is none.
 
     Its proof then applies to the network.
     """

@@ -141,7 +141,8 @@ class AveragingFunction:
 
     @property
     def largest(self) -> int:
-        """Largest weighted sum T of a point of the grid, with every input at its maximum."""
+        """Largest weighted sum T of a point of the grid, with every input at its maximum and without the offset that
+        rounding adds."""
         return sum(i.weight * i.maximum for i in self.inputs)
 
     def grid(self, chunk: int = 1 << 16) -> Iterator[Ints]:
@@ -298,11 +299,11 @@ def splitting_loss_db(servers: int, *, columns: int = 0, loss_db: float = 0.0) -
 def points_of_servers(codes: ArrayLike, bits: int, function: AveragingFunction) -> NDArray[np.int64]:
     """Return the grid points of servers' codes: (servers, n) codes to (K, n) integers, exact and without rounding.
 
-    Integer k is the sum over servers of the number that the digits of input k's group spell, so that the light of the
-    input is that integer over the number of servers.
+    ``bits`` are those of the function. Integer k is the sum over servers of the number that the digits of input k's
+    group spell, so that the light of the input is that integer over the number of servers.
 
     Raises:
-        InputError: a code does not fit into ``bits`` bits.
+        InputError: a code is not a whole number that fits into ``bits`` bits.
     """
     values = check_codes(codes, bits)
     inputs = len(function.inputs)

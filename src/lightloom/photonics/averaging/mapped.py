@@ -105,9 +105,11 @@ def set_levels(matrices: Matrices, target: Floats, setting: Setting) -> Levels:
 
 
 def output_factors(matrices: Floats, target: Floats, covariances: Floats | None = None) -> Floats:
-    """Return the factor of every row with which its squared error from the target is least, [..., outputs].
+    """Return the real factor by which to multiply every row so that its squared error from the target is least, [...,
+    outputs].
 
-    The factor is 1 for a row that no input reaches.
+    The factor is 1 for a row that no input reaches: of zeros, or with next to no power over the inputs that
+    ``covariances`` describe.
 
     Args:
         matrices: real parts of fabricated matrices, [..., outputs, inputs].
@@ -163,7 +165,7 @@ class MappedParts:
 
     @property
     def gain(self) -> float:
-        """Largest amplitude gain, as a factor, of an amplifier behind any matrix."""
+        """Largest amplitude gain, as a factor, of an amplifier behind any row of any matrix."""
         return max(matrix.gain for matrix in self.matrices)
 
 
@@ -229,11 +231,11 @@ def averaging_accuracy(
 ) -> Evaluate:
     """Return a function that measures the share, from 0 to 1, of inputs averaged correctly on fabricated meshes.
 
-    `sweep` and `monte_carlo` call it with the fabricated meshes of every layer and a generator of the detectors' noise,
-    which their `NonIdealities` state and which is added behind the hidden units and at the receivers. The
-    preprocessing P and the splitting T are ideal. All points of the grid are tried if there are at most ``samples``
-    (400,000 by default), else so many that are drawn uniformly. ``how`` are the options ``calibration`` and ``correct``
-    of `effective_network`.
+    Its arguments, with which `sweep` and `monte_carlo` call it, are the fabricated meshes of every layer and a random
+    generator, which seeds the drawn inputs and the detectors' noise that their `NonIdealities` state; the noise is
+    added behind the hidden units and at the receivers. The preprocessing P and the splitting T are ideal. All points of
+    the grid are tried if there are at most ``samples`` (400,000 by default), else so many that are drawn uniformly.
+    ``how`` are the options ``calibration`` and ``correct`` of `effective_network`.
     """
 
     def evaluate(disturbed: Sequence[Disturbed], rng: Rng) -> float:
@@ -258,7 +260,7 @@ class MappedAverager(MappedParts):
 
     @property
     def network(self) -> LayeredNetwork:
-        """The network between P and T."""
+        """The network between the preprocessing P and the splitting T, as designed."""
         return self.layers.network
 
     @property
