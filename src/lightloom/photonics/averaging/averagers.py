@@ -303,7 +303,8 @@ class DigitSum:
         """Return the mean codes (n,), rounded as the averager rounds, of sums [M, n] of all servers' digits at each
         place.
 
-        The least significant place comes first; carries pass from place to place.
+        The least significant place comes first; carries pass from place to place. The mean of sums that were decided
+        wrongly may exceed the largest code.
         """
         carry = np.zeros(sums.shape[1:], np.int64)
         total = np.zeros_like(carry)

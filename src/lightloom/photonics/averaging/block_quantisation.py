@@ -60,7 +60,7 @@ class CodeBuffers:
 
         Args:
             sizes: number of values of each parameter.
-            bits: bits per code.
+            bits: bits per code, 2 to 32.
             block: values per block; the last block of each parameter may be shorter.
 
         Raises:

@@ -59,8 +59,9 @@ def second_level(
     """Return the averaging function of level 2 of a cascade, from the means of the groups to the mean over all servers:
     T, the sum of the codes of all servers of all groups, over groups * servers, rounded.
 
-    Inputs are averages over groups of the digits that level 1 puts out, the most significant ones first. The last one
-    carries decimals and has steps of 1/(groups * servers); the other inputs have steps of 1/groups.
+    Each input is the average over groups of the number that neighbouring base-4 digits of level 1's outputs spell, the
+    most significant digits first. The last one carries decimals and has steps of 1/(groups * servers); the other inputs
+    have steps of 1/groups.
 
     Args:
         groups: number of averagers of level 1.
@@ -238,7 +239,8 @@ def _sturdy_cascade(groups: int, servers: int, bits: int, nonlinearity: Nonlinea
 
 
 def basic(codes: Ints) -> Ints:
-    """Return the mean codes when both levels round down and no decimals pass between (eq. 9).
+    """Return the mean codes when both levels round down and no decimals pass between (eq. 9 of the OptINC paper): floor
+    of the mean over groups of the floors of their means.
 
     Codes are (groups, servers, n), the result is (n,).
     """
@@ -362,8 +364,8 @@ def _whole(value: np.ndarray[Any, Any], name: str) -> int:
 def _level(content: Mapping[str, np.ndarray[Any, Any]], level: str, function: AveragingFunction) -> Level:
     """Return the level whose network's arrays have names that start with ``level`` (``first`` or ``second``) and ``_``.
 
-    It is the construction of ``function`` that has exactly these weights, or else a `PlainLevel`. Raises KeyError where
-    an array is missing, InputError where the network is invalid.
+    It is the construction of ``function`` that has exactly these weights, or else a `PlainLevel` with the name ``no
+    construction of ours``. Raises KeyError where an array is missing, InputError where the network is invalid.
     """
     network = network_of_arrays(content, f"{level}_")
     return recognise(network, function) or PlainLevel("no construction of ours", function, network)

@@ -112,7 +112,8 @@ class Circuit:
     _raw_bounds: dict[tuple[Terms, bool], Bounds] = field(default_factory=dict)
 
     def input(self, index: int) -> Form:
-        """Return input number ``index`` (from 0) of the circuit, an integer from 0 to its maximum, as a form."""
+        """Return input number ``index`` (from 0, unchecked) of the circuit, an integer from 0 to its maximum, as a
+        form: its atom times 1."""
         return Form({Atom(-1, index): Fraction(1)})
 
     def floor(self, source: Form, divisor: int | Fraction, radix: int = 4) -> Form:
@@ -356,7 +357,7 @@ def carry_save(
 
 def ripple(circuit: Circuit, blocks: list[Block], radix: int) -> tuple[list[Block], Form]:
     """Return blocks of exactly their digits, after carrying from block to block, and the carry out of the last as a
-    form, in units of the place above it.
+    form, in units of the place above the last digit.
 
     ``blocks`` are given and returned least significant first; those of 0 digits only add to the carry and are not
     returned. Carries are computed by floors that are added to the circuit, digit by digit in base ``radix`` as

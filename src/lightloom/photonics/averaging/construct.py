@@ -229,10 +229,11 @@ class Construction:
 
     @property
     def mzi_count(self) -> int:
-        """Number of interferometers of the network's matrices in the paper's convention, without preprocessing P in
-        front of the network, splitting T behind it, and biases.
+        """Number of interferometers of the network's matrices in the paper's convention (each matrix as a full singular
+        value decomposition, `networks.mzi_count`), without preprocessing P in front of the network, splitting T behind
+        it, and biases.
 
-        The matrices of an embedding count as squares Σ · U.
+        The matrices of an embedding count as squares Σ · U instead.
         """
         sizes = self.realised.sizes if self.embedding is None else self.network.layers
         return network_count(sizes, () if self.embedding is None else range(1, len(sizes)))
@@ -348,7 +349,8 @@ def sturdy_realisations(nonlinearity: Nonlinearity) -> Iterator[Realisation]:
 def candidates(
     function: AveragingFunction, nonlinearity: Nonlinearity = "relu", smallest: bool = False
 ) -> list[Construction]:
-    """Return all constructions of the function with one kind of unit, the fewest MZIs first; none is proved yet.
+    """Return all constructions of the function with one kind of unit, those with the fewest MZIs
+    (`Construction.mzi_count`) first; none is proved yet.
 
     Each circuit of `circuits` comes in three realisations: plain ReLUs, ramps over half of the gap, without and with
     regenerated bits and with these in 2 copies; clipped units, ramps over a quarter, in 1 to 3 copies. With
@@ -430,7 +432,8 @@ def build(
             inputs must be averaged correctly. None requires exactness only.
         nonlinearity: plain ``relu``, as in the paper, or ``clipped``, a unit that saturates.
         layers: numbers of signals of a wider network, from the inputs to the outputs, in which every matrix shall
-            consist of squares Σ · U; the construction is then the one that bears most noise. None requires nothing.
+            consist of squares Σ · U; the construction is then not the smallest but the one that bears most noise. None
+            requires nothing.
         function_options: further arguments of `AveragingFunction.of`: ``inputs``, ``rounding`` and
             ``carries_decimals``.
 

@@ -179,14 +179,14 @@ class MappedNetwork(MappedParts):
     @cached_property
     def target_matrices(self) -> list[Matrix]:
         """The matrices [outputs, inputs] that the meshes should implement, one for each layer, gains included, in units
-        of amplitude, of which 1 is the largest full scale in front of the layer and behind it."""
+        of amplitude, of which 1 is the largest full scale in front of the layer and behind it (`light_matrices`)."""
         return light_matrices(self.network)
 
 
 def map_network(network: LayeredNetwork, mapping: MeshMapping | None = None) -> MappedNetwork:
     """Return the meshes of every layer's matrix, mapped as ``mapping`` says; None takes the default mapping.
 
-    The form ``sigma-u`` is an approximation, the others are exact.
+    The mapping's form ``sigma-u`` approximates each matrix, the other forms are exact.
     """
     return MappedNetwork(network=network, matrices=tuple(map_part(each, mapping) for each in light_matrices(network)))
 
@@ -218,7 +218,8 @@ def effective_network(
 
 
 def fabricated(mapped: MappedNetwork, non_idealities: NonIdealities, rng: Rng, **how: Any) -> LayeredNetwork:
-    """Return the network that newly drawn devices with the errors of ``non_idealities`` implement.
+    """Return the network that newly drawn devices with the errors of ``non_idealities`` implement, with weights in the
+    units of the designed network's (`effective_network`).
 
     ``how`` are the options ``calibration`` and ``correct`` of `effective_network`. Detector noise is left to the
     caller, as it is drawn for every detection.
@@ -322,8 +323,8 @@ def map_averager(
 
 
 def part_crossings(parts: Sequence[Part]) -> int:
-    """Return the number of crossings before, between and behind ``parts``, in the order of the light, each counted
-    once.
+    """Return the number of crossings of waveguides before, between and behind ``parts``, in the order of the light,
+    each counted once.
 
     Waveguides are in order before the first and behind the last part. Nonlinear units stand wherever their waveguide
     is, so that the outputs of a part and the inputs of the next one need a single permutation.
@@ -429,11 +430,12 @@ def cascade_matrices(cascade: Cascade, units: bool = False) -> dict[str, Matrix]
 def cascade_accuracy(mapped: MappedCascade, *, samples: int = SAMPLES, **how: Any) -> Evaluate:
     """Return a function that measures the share, from 0 to 1, of right averages of a fabricated cascade.
 
-    `sweep` and `monte_carlo` call it with fabrications of `MappedCascade.matrices` and a generator, which draws
-    ``samples`` tuples of codes (400,000 by default), half of them near-equal, and the detectors' noise. It is added
-    behind the hidden units of both levels and at the receivers; between the levels nothing is detected. The
-    preprocessing P of either level and the splitting T to the servers are ideal, and so are the units. ``how`` are the
-    options ``calibration`` and ``correct`` of `effective_network`.
+    Its arguments, with which `sweep` and `monte_carlo` call it, are fabrications of `MappedCascade.matrices`, in that
+    order, and a random generator, which draws ``samples`` tuples of codes (400,000 by default), half of them
+    near-equal, and the noise of the detectors that the fabrications' `NonIdealities` state. It is added behind the
+    hidden units of both levels and at the receivers; between the levels nothing is detected. The preprocessing P of
+    either level and the splitting T to the servers are ideal, and so are the units. ``how`` are the options
+    ``calibration`` and ``correct`` of `effective_network`, for every chip.
     """
     cascade, depth = mapped.cascade, len(mapped.first.matrices)
 

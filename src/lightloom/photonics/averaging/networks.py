@@ -97,11 +97,12 @@ class LayeredNetwork:
         return self.layers == other.layers and all(map(np.array_equal, ours, theirs))
 
     def pruned(self, noise: bool) -> LayeredNetwork:
-        """Return the network without hidden signals that cannot change its outputs; full scales of the others stay.
+        """Return the network without hidden signals that cannot change its outputs, in one pass; full scales of the
+        others stay.
 
         Removed are signals that the next layer reads with weights of 0 alone, and unless there is ``noise`` (on every
         signal, zeros included) those that are always 0, with a row and a bias of 0. Signals that only removed ones read
-        are kept.
+        are therefore kept.
         """
         kept = [np.arange(self.layers[0])]
         for matrix, bias, after in zip(self.weights, self.biases, self.weights[1:], strict=False):
@@ -173,7 +174,7 @@ class FunctionArguments:
     carries_decimals: bool = False
 
     def function(self) -> AveragingFunction:
-        """Return the averaging function.
+        """Return the averaging function of these arguments (`AveragingFunction.of`).
 
         Raises:
             ConfigError: an argument is out of range.
@@ -246,6 +247,7 @@ def network_arrays(network: LayeredNetwork, prefix: str = "") -> dict[str, Any]:
 
 def network_of_arrays(content: Mapping[str, NDArray[Any]], prefix: str = "") -> LayeredNetwork:
     """Return the network whose arrays have the names of `network_arrays` behind ``prefix``; other names are ignored.
+    There are as many layers as names of weights.
 
     Raises:
         KeyError: an array is missing.
@@ -298,7 +300,7 @@ def load_network(path: Path) -> tuple[LayeredNetwork, FunctionArguments]:
 def check_ends(network: LayeredNetwork, function: AveragingFunction, where: str = "") -> None:
     """Raise ConfigError unless a network has as many inputs and outputs as the averaging function.
 
-    ``where`` is put before the message.
+    ``where`` is put before the message as it is, such as ``level 1: ``.
     """
     ends, expected = (network.layers[0], network.layers[-1]), (len(function.inputs), function.outputs)
     if ends != expected:
@@ -308,7 +310,7 @@ def check_ends(network: LayeredNetwork, function: AveragingFunction, where: str 
 
 def load_mapping(path: Path) -> MeshMapping | None:
     """Return the mapping to meshes that a network's file holds, that with which it was judged; None if the file has
-    none.
+    none. The file's schema and network are not checked.
 
     Raises:
         ConfigError: the file cannot be read, or its mapping lacks a value or has an invalid one.
@@ -357,7 +359,8 @@ def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
     amplitude.
 
     P [inputs, servers · signals] averages digits over servers: amplitude 1 is the highest PAM4 level before it and the
-    largest input's full scale behind it. T [servers · signals, signals] divides every result among the servers.
+    largest input's full scale behind it. T [servers · signals, signals] divides every result among the servers, the
+    amplitude of each over √servers.
     """
     function, signals = arguments.function(), symbols_for(arguments.bits)
     preprocessing = preprocessing_matrix(arguments.servers, signals, len(function.inputs))
@@ -367,7 +370,8 @@ def unit_matrices(arguments: FunctionArguments) -> dict[str, Matrix]:
 
 def largest_gain_db(network: LayeredNetwork) -> float:
     """Return the largest amplitude gain in dB of the amplifiers behind all layers, where each row of a matrix has a
-    gain."""
+    gain: its length times the largest singular value of the matrix with all rows scaled to length 1, of weights in
+    units of amplitude (`light_matrices`)."""
     return max(decibels(float(row_gains(matrix).max())) for matrix in light_matrices(network))
 
 
@@ -383,7 +387,8 @@ def mzi_count(layers: Sequence[int], convention: Convention = "paper", bias: boo
 
     Args:
         layers: number of signals of the inputs, the hidden layers and the outputs.
-        convention: ``paper`` counts a full singular value decomposition, ``economy`` only MZIs that light reaches.
+        convention: ``paper`` counts a full singular value decomposition, m(m + 1)/2 + n(n - 1)/2 for a matrix of m
+            outputs and n inputs, ``economy`` only MZIs that light reaches, m n.
         bias: whether biases are optical: a signal of constant light more in every layer but the outputs.
     """
     return network_count([*(n + bias for n in layers[:-1]), layers[-1]], convention=convention)
@@ -396,7 +401,8 @@ def mzi_of_units(servers: int, bits: int, inputs: int, convention: Convention = 
         servers: number of servers, N.
         bits: bits per code, sent as M = ceil(bits / 2) signals.
         inputs: inputs of the network, K.
-        convention: ``paper`` counts a full singular value decomposition, ``economy`` only MZIs that light reaches.
+        convention: ``paper`` counts a full singular value decomposition, m(m + 1)/2 + n(n - 1)/2 for a matrix of m
+            outputs and n inputs, ``economy`` only MZIs that light reaches, m n.
     """
     count = symbols_for(bits)
     ports = servers * count
@@ -415,10 +421,10 @@ class PaperNetwork:
     """Printed area ratio, in percent."""
 
     def area(self, convention: Convention = "paper", approximated: bool = True, units: bool = True) -> int:
-        """Return the number of interferometers of this row's network.
+        """Return the number of interferometers of the network of this row of the paper's Table I or II.
 
         Args:
-            convention: how matrices that are not approximated are counted, ``paper`` or ``economy``.
+            convention: how matrices that are not approximated are counted, ``paper`` or ``economy`` (`mzi_count`).
             approximated: whether the table's approximated matrices are counted as such (squares Σ · U); else all are
                 whole.
             units: whether preprocessing P and splitting T are counted too.

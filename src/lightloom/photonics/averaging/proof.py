@@ -62,7 +62,7 @@ def prove(realised: Realised, function: AveragingFunction, dark: Sequence[Floats
     Returns:
         ``float64_error``, a bound on the error of the outputs in levels; ``float64``; ``tolerance``, the share of its
         full scale that every signal may be off by at once; ``bend``, the share by which clipped units that keep values
-        may bend, None for plain ReLUs; and ``steps`` as text. Both shares are found to 1 %.
+        may bend, None for plain ReLUs; and ``steps``, a tuple of sentences. Both shares are found to 1 %.
 
     Raises:
         VerificationError: the integers or the digits fail.
@@ -93,7 +93,7 @@ def check_digits(circuit: Circuit, function: AveragingFunction) -> float:
     bounds.
 
     Each output must be an integer in 0..3 that leaves a remainder below N; the last one may instead be the analogue
-    remainder that a receiver rounds.
+    remainder that a receiver rounds (`circuits.last_output`), and must be if the function carries decimals.
 
     Returns:
         The largest error of an output that receivers allow, which is 0.5 levels, or 0.5 / N with an analogue last
@@ -220,7 +220,7 @@ class Verification:
 
     @property
     def accuracy(self) -> float:
-        """Share, from 0 to 1, of the checked inputs with all outputs correct."""
+        """Share, from 0 to 1, of the checked inputs for which the number that all outputs spell is right."""
         return 1 - self.wrong_outputs / self.checked_inputs
 
     @property
@@ -302,7 +302,8 @@ EVALUATIONS = 400_000
 
 
 def with_measured_full_scale(network: LayeredNetwork, function: AveragingFunction) -> LayeredNetwork:
-    """Return the network with measured full scales: the largest magnitude of each signal, without noise, on the grid.
+    """Return the network with measured full scales in place of its own: the largest magnitude of each signal, without
+    noise, on the function's grid of inputs.
 
     Grids beyond 20 million points are sampled at a million uniform points.
     """
@@ -316,7 +317,8 @@ def with_measured_full_scale(network: LayeredNetwork, function: AveragingFunctio
 def noisy_accuracy(
     network: LayeredNetwork, function: AveragingFunction, sigma: float, evaluations: int = EVALUATIONS, seed: int = 0
 ) -> float:
-    """Return the share, from 0 to 1, of inputs received correctly with Gaussian noise on every signal.
+    """Return the share, from 0 to 1, of inputs received correctly with Gaussian noise on every signal: the number that
+    the outputs spell when rounded to levels is the function's.
 
     Grids of at most ``evaluations`` points are passed over completely, as often as that takes; points of larger grids
     are drawn uniformly. The same seed draws the same points and noise.
@@ -345,7 +347,8 @@ def noisy_accuracy(
 
 
 def _points_to_try(function: AveragingFunction, most: int, samples: int, seed: int) -> Iterator[Ints]:
-    """Yield chunks of points (K, n): the whole grid if it has at most ``most`` points, else ``samples`` uniform ones.
+    """Yield chunks of at most 65,536 grid points, integers (K, n): the whole grid if it has at most ``most`` points,
+    else ``samples`` uniform ones.
 
     The same seed draws the same points.
     """
@@ -364,7 +367,8 @@ def noise_limit(
     the inputs are received correctly.
 
     It is found to 3 % by bisection between ``lowest`` and 0.5 with the same draws for all values, with ``evaluations``
-    noisy evaluations each (400,000 by default); 0 if ``lowest`` is not borne.
+    noisy evaluations each (400,000 by default); 0 if ``lowest`` is not borne. The value returned is one that was found
+    to be borne.
     """
     low, high = lowest, 0.5
     if noisy_accuracy(network, function, low, evaluations) < TARGET:

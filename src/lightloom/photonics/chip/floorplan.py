@@ -106,21 +106,25 @@ class FloorPlan:
         return self.width * self.height / 1e6
 
     def guide(self, x: float, end: float, y: float) -> None:
-        """Place a straight waveguide at ``y`` from ``x`` to ``end``, in µm, unless it would have no length."""
+        """Append to ``guides`` a straight waveguide at ``y`` from ``x`` to ``end``, in µm, unless it would have no
+        length."""
         if end > x + 1e-9:
             self.guides.append(Place(name="guide", x=x, y=y, phases=(), length=end - x))
 
     def mesh(self, name: str, mesh: Mesh, x: float, rows: Floats, live: set[int]) -> tuple[float, set[int]]:
-        """Place the devices of a mesh from ``x`` on, and return the x of its end in µm and its lit outputs.
+        """Append the devices of a mesh, placed from ``x`` on, to the plan's lists, and return the x of its end in µm
+        and its lit outputs.
 
-        Waveguides are placed where a lit mode has no device; dark modes in front of their first device get none. Phase
-        shifters stand at the lit outputs, and the end is behind them.
+        Every interferometer of the mesh is placed, by its left end and the upper of its two waveguides, and lights both
+        of them. Waveguides are placed where a lit mode has no device; dark modes in front of their first device get
+        none. Phase shifters stand at the lit outputs, and the end is behind them.
 
         Args:
-            name: start of the devices' names.
+            name: start of the devices' names, which go on with column and upper mode, `` 2,0``, or for a phase shifter
+                with `` out`` and its mode.
             mesh: the mesh.
             x: left end, in µm.
-            rows: y of its modes, in µm.
+            rows: y of its modes, in µm, by number; the first is the uppermost.
             live: numbers of the lit inputs.
         """
         place, column = mesh.layout, self.rules.column
@@ -143,13 +147,15 @@ class FloorPlan:
         return end + self.rules.heater, {mode for mode in until if mode < mesh.outputs}
 
     def block(self, name: str, block: MappedMatrix, x: float, rows: Floats, inputs: int) -> tuple[float, set[int]]:
-        """Place V†, Σ and U of a block from ``x`` on, and return the x of its end in µm and its lit outputs.
+        """Append the devices of V†, Σ (an attenuator at each lit waveguide that it has) and U of a block, placed from
+        ``x`` on, to the plan's lists, and return the x of its end in µm and the numbers of its lit outputs. A block may
+        be without U.
 
         Args:
-            name: start of the devices' names.
+            name: start of the devices' names, behind which `` v``, `` s`` or `` u`` follows.
             block: the block.
             x: left end, in µm.
-            rows: y of its waveguides, in µm.
+            rows: y of its waveguides, in µm, the uppermost first.
             inputs: light enters at so many of the first waveguides.
         """
         end, live = self.mesh(f"{name} v", block.input_mesh, x, rows, set(range(inputs)))
@@ -169,7 +175,8 @@ def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPla
     and height, and the number of crossings of waveguides.
 
     x counts from the left edge, y from the lower one. In front of every part but P a channel takes the waveguides to
-    the part's inputs. ``rules`` are the measures; None takes the default ones.
+    the part's inputs, at least 1.5 times as long as the longest way up or down in it. Lanes are named ``in0``, ... and
+    ``out0``, ... by their numbers in P and T. ``rules`` are the measures; None takes the default ones.
     """
     measures = rules or Rules()
     stacks = {name: _stack(part) for name, part in averager.parts.items()}
@@ -198,11 +205,11 @@ def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPla
 
 
 def _stack(part: Part) -> list[tuple[MappedMatrix, list[int], list[int], Floats]]:
-    """Return each block of a part with the outputs and the inputs of the part that it has, and the rows of its
-    waveguides.
+    """Return for each block of a part the block, the numbers of the part's outputs and of its inputs that it has, and
+    the rows of its waveguides.
 
-    Rows are counted from the top of the part, in units of the pitch. Blocks lie below each other; the dump of Σ needs a
-    row below the last waveguide.
+    Rows are counted from 0 at the top of the part, in units of the pitch. Blocks lie below each other; the dump of Σ
+    needs a row below the last waveguide.
     """
     stack, row = [], 0
     for block, outputs, inputs in zip(part.blocks, part.outputs, part.inputs, strict=True):
@@ -221,12 +228,12 @@ def _place_part(
 
     Args:
         plan: the plan to add to.
-        name: name of the part, with which names of devices start.
+        name: name of the part, with which names of devices start, ``P/1`` for its first block.
         placed: each block with its outputs, its inputs and the y of its rows in µm.
         x: left end of the part, in µm.
 
     Returns:
-        The x behind the boxes, and the y of every lit output by its number, in µm.
+        The x behind the units, and the y in µm of every lit output by its number in the part.
     """
     ends: dict[int, float] = {}
     finished: list[tuple[float, float]] = []
@@ -262,11 +269,12 @@ INSTALL = "needs gdsfactory: pip install 'lightloom[gds]', best in an environmen
 
 
 def write_gds(plan: FloorPlan, path: Path, name: str = "averager") -> Path:
-    """Write the layout of a floor plan as a GDSII file, and return its path; ``name`` is that of the top cell.
+    """Write the layout of a floor plan as a GDSII file in the layers of gdsfactory's generic process, and return its
+    path; ``name`` is that of the top cell.
 
     Raises:
-        ConfigError: the name of the file does not end in .gds, it cannot be written, or heaters of neighbouring
-            waveguides would touch.
+        ConfigError: the name of the file does not end in .gds, it cannot be written, or the pitch is below 5 µm, twice
+            the width of a heater.
         UnsupportedError: gdsfactory is not installed.
     """
     if path.suffix != ".gds":
@@ -299,7 +307,8 @@ class _Layout:
         self.shifter = self._heated("phase_shifter")
 
     def _heated(self, name: str) -> Any:
-        """Return the cell of a waveguide under a heater; its origin is its left end."""
+        """Return the gdsfactory cell ``name`` of a waveguide as long as a heater, with metal over the middle 90 % of
+        it; its origin is its left end."""
         cell = self.gf.Component(name)
         cell << self.gf.components.straight(length=self.rules.heater)
         half, length = _HEATER_WIDTH / 2, self.rules.heater
@@ -308,8 +317,8 @@ class _Layout:
         return cell
 
     def _interferometer(self, name: str, *, dumped: bool) -> Any:
-        """Return the cell ``name`` of heater φ, coupler, heater θ, coupler; its origin is the left end of the upper
-        waveguide.
+        """Return the gdsfactory cell ``name`` of heater φ, coupler, heater θ, coupler; its origin is the left end of
+        the upper waveguide.
 
         If ``dumped``, as in an attenuator of Σ, the lower waveguide begins and ends within the cell.
         """
@@ -324,10 +333,10 @@ class _Layout:
         return cell
 
     def draw(self, name: str) -> Any:
-        """Return the cell ``name`` of the whole chip: all devices and waveguides, boxes for units, the outline, and
-        labels.
+        """Return the gdsfactory cell ``name`` of the whole chip: all devices and waveguides, boxes for units, the
+        outline, and labels.
 
-        Lanes of the senders and receivers are its optical ports.
+        Lanes of the senders and receivers are its optical ports, named as in the plan (``in0``, ``out0``, ...).
         """
         top, plan = self.gf.Component(name), self.plan
         cells = (self.mzi, self.attenuator, self.shifter)
