@@ -175,8 +175,9 @@ def floor_plan(averager: MappedAverager, rules: Rules | None = None) -> FloorPla
     and height, and the number of crossings of waveguides.
 
     x counts from the left edge, y from the lower one. In front of every part but P a channel takes the waveguides to
-    the part's inputs, at least 1.5 times as long as the longest way up or down in it. Lanes are named ``in0``, ... and
-    ``out0``, ... by their numbers in P and T. ``rules`` are the measures; None takes the default ones.
+    the part's inputs; it is 1.5 times as long as the longest way up or down in it, and at least as long as the rules
+    state. Lanes are named ``in0``, ... and ``out0``, ... by their numbers in P and T. ``rules`` are the measures; None
+    takes the default ones.
     """
     measures = rules or Rules()
     stacks = {name: _stack(part) for name, part in averager.parts.items()}
