@@ -101,8 +101,9 @@ def numbered_rows(text: str) -> list[tuple[int, list[str]]]:
     return [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
-def read_csv(path: Path) -> list[list[str]]:
-    """Return the cells of each row of a CSV file, the heading too, as texts; a blank line is a row without cells.
+def read_csv(path: Path) -> list[tuple[int, list[str]]]:
+    """Return (number of the line, counted from 1, cells as texts) of each line of a CSV file, the heading too, that has
+    text in a cell.
 
     Cells are separated by commas and may stand in double quotes, which are taken off; blanks stay. The file is UTF-8, a
     byte order mark is left out, and gzip is not unpacked; any size is read.

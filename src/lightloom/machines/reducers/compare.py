@@ -52,8 +52,8 @@ class Turn(NamedTuple):
     @property
     def swing(self) -> float:
         """Absolute difference between the savings (shares of energy, not percent) at the two ends of the range;
-        infinite where no light suffices at one end."""
-        return abs(self.at_high - self.at_low)
+        infinite where no light suffices at one end, 0 where none does at either."""
+        return 0.0 if self.at_high == self.at_low else abs(self.at_high - self.at_low)
 
     @property
     def turns(self) -> bool:
