@@ -124,8 +124,11 @@ class TransformerSizes:
 
 def transformer_graph(sizes: TransformerSizes, batch: int, name: str = "transformer") -> ComputeGraph:
     """Return the graph of a GPT-2-like decoder for ``batch`` samples, without PyTorch: a learned table of positions as
-    long as a sequence, layer norms first in each layer, and a head that shares the table of tokens. Elements and tokens
-    count 4 bytes each; there is no loss."""
+    long as a sequence, layer norms first in each layer, causal attention, and a head that shares the table of tokens.
+
+    The operators are those of the forward pass, each with the FLOPs of its backward pass. Elements and tokens count 4
+    bytes each; there is no loss.
+    """
     return ComputeGraph(name=name, batch=batch, operators=tuple(_operators(sizes, batch)), element_bytes=_ELEMENT_BYTES)
 
 

@@ -42,17 +42,18 @@ class Options:
         return ConfigError(f"{self.path}: {complaint}")
 
     def flag(self, name: str) -> bool:
-        """Return whether the option ``name`` (without dashes before it: ``swiglu``) is given, with a value or without;
-        it counts as used."""
+        """Return whether the option ``name`` (without dashes before it and with dashes inside: ``sequence-parallel``)
+        is given, with a value or without; it counts as used."""
         self.used.add(name)
         return name in self.given
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """Return the first value of the option ``name`` (without dashes before it: ``mlp-type``), ``default`` where it
-        is not given; it counts as used.
+        """Return the first value of the option ``name`` (without dashes before it and with dashes inside:
+        ``mlp-type``), ``default`` where it is not given; it counts as used.
 
         Raises:
-            ConfigError: it is given without a value, or with one that the file does not say.
+            ConfigError: it is given without a value, or its value rests on a variable that the script does not set or
+                that cannot be known without running it.
         """
         self.used.add(name)
         if name not in self.given:
@@ -70,11 +71,11 @@ class Options:
         return values[0]
 
     def count(self, name: str) -> int | None:
-        """Return the value, a whole number of at least 1, of the option ``name`` (without dashes before it:
-        ``num-layers``); None where it is not given. It counts as used.
+        """Return the value, a whole number of at least 1, of the option ``name`` (without dashes before it and with
+        dashes inside: ``num-layers``); None where it is not given. It counts as used.
 
         Raises:
-            ConfigError: another value, none, or one that the file does not say.
+            ConfigError: another value, none, or one that rests on a variable whose value the script does not tell.
         """
         if (text := self.text(name)) is None:
             return None
@@ -83,8 +84,8 @@ class Options:
         return int(text)
 
     def needed(self, name: str) -> int:
-        """Return the value, a whole number of at least 1, of the option ``name`` (without dashes before it:
-        ``hidden-size``), without which there is no model; it counts as used.
+        """Return the value, a whole number of at least 1, of the option ``name`` (without dashes before it and with
+        dashes inside: ``hidden-size``), without which there is no model; it counts as used.
 
         Raises:
             ConfigError: it is missing or has another value.
@@ -171,7 +172,8 @@ def _has_sizes(words: Sequence[str]) -> bool:
 
 
 def _given(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the values of each option by its name, without dashes in front and with hyphens for underscores in it.
+    """Return the values of each option by its name, without dashes in front and with hyphens for underscores in it; an
+    option without values has an empty list, and ``--name=value`` has one value.
 
     Where an option is given twice the last one counts. Redirections, pipes, ``&`` and a backslash end the values of an
     option; quotes around a value are stripped. Words before the first option are left out.
@@ -200,8 +202,8 @@ _DEEPSPEED = ("deepspeed", "deepspeed-config", "moe-expert-parallel-size", "expe
 
 def is_deepspeed(options: Options) -> bool:
     """Return whether the arguments are those of Megatron-DeepSpeed: one of its own options (``deepspeed``,
-    ``deepspeed-config``, ``moe-expert-parallel-size``, ``expert-interval``, ``zero-stage``), or several numbers of
-    experts."""
+    ``deepspeed-config``, ``moe-expert-parallel-size``, ``expert-interval``, ``zero-stage``), or several values of
+    ``--num-experts``. The options do not count as used by this."""
     return any(name in options.given for name in _DEEPSPEED) or len(options.given.get("num-experts", ())) > 1
 
 
@@ -226,8 +228,8 @@ def _deepspeed(options: Options, layers: int) -> tuple[int, int, tuple[int, ...]
     """Return (experts, experts that a token visits, numbers from 0 of the layers without experts) by the options and
     defaults of Megatron-DeepSpeed; (0, 1, ()) for a single expert.
 
-    Experts are in each ``--expert-interval``-th of ``layers`` layers, every second by default. ConfigError for layers
-    with different numbers of experts, or a residual MLP beside experts.
+    Experts are in each ``--expert-interval``-th of ``layers`` layers, every second by default (numbers 1, 3, 5, ...).
+    ConfigError for layers with different numbers of experts, or a residual MLP beside experts.
     """
     numbers = dict.fromkeys(options.given.get("num-experts", ()))
     visited, interval = options.count("topk") or 1, options.count("expert-interval") or 2
@@ -369,7 +371,8 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
 
 
 def _positions(options: Options) -> str:
-    """Return how positions enter by the options: ``learned`` (a table, Megatron's default), ``rotary`` or ``none``."""
+    """Return how positions enter by the options: ``learned`` (a table, Megatron's default), ``rotary`` or ``none``
+    (with ``--no-position-embedding``, or any other ``--position-embedding-type``)."""
     kind, without = options.text("position-embedding-type", "learned_absolute"), options.flag("no-position-embedding")
     options.used.add("max-position-embeddings")
     if options.flag("use-rotary-position-embeddings") or kind in ("rope", "yarn", "mrope"):
@@ -378,7 +381,8 @@ def _positions(options: Options) -> str:
 
 
 def _dropout(options: Options) -> float:
-    """Return the dropout of hidden states, Megatron's default of 0.1 where none is given; ConfigError for no number."""
+    """Return the value of ``--hidden-dropout``, Megatron's default of 0.1 where none is given; ConfigError for no
+    number. The dropout of attention counts as used and is left out."""
     text = options.text("hidden-dropout")
     options.text("attention-dropout")
     try:
@@ -499,8 +503,8 @@ def _layout(options: Options, layout: str, stages: int, layers: int) -> tuple[in
 
 
 def _chunks(layout: str) -> list[str]:
-    """Return the texts of a layout's chunks, parted at ``|``, with what is repeated in it written out: ``t*2`` is
-    ``tt``."""
+    """Return the texts of a layout's chunks, parted at ``|``, with what is repeated in it written out: ``t*2`` and
+    ``(t)*2`` are ``tt``. Blanks, commas and quotes are left out; nothing is checked."""
     plain = re.sub(r"[\s,\"']", "", layout)
     for pattern in (r"\(([^()]*)\)\*(\d{1,3})", r"([A-Za-z])\*(\d{1,3})"):
         plain = re.sub(pattern, lambda match: match[1] * int(match[2]), plain)

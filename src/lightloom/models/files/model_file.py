@@ -96,7 +96,8 @@ class ModelReading:
 def trace_decoder(sizes: DecoderSizes, *, name: str, batch: int) -> ComputeGraph:
     """Return the graph of a decoder for ``batch`` samples, traced with a fixed number of samples (13) and rescaled.
 
-    For a mixture of experts the number is a multiple of it with which the visits divide evenly among the experts.
+    For a mixture of experts it is the smallest multiple of 13 with which all visits of tokens to experts divide evenly
+    among the experts.
 
     Raises:
         WorkloadError: PyTorch is missing, or the decoder cannot be traced.

@@ -160,14 +160,15 @@ class Script:
 
     def _follow_pipeline(self, node: Node) -> Status:
         """Follow the stages of a pipeline, each in a subshell, and return the status of the last one; failures of the
-        others do not count."""
+        others do not count, not even under ``pipefail``."""
         *stages, last = (child for child in node.children if child.is_named and child.type != "comment")
         for stage in stages:
             self._in_subshell([stage], guarded=True)
         return self._in_subshell([last])
 
     def _follow_negated_command(self, node: Node) -> Status:
-        """Follow ``! command``, and return whether the command fails."""
+        """Follow ``! command``, and return whether the command fails, None where that is not known; ``set -e`` does not
+        stop the script at it."""
         return negated(self._all(node.children[1:], guarded=True))
 
     def _follow_subshell(self, node: Node) -> Status:
