@@ -633,7 +633,8 @@ def read_megatron(path: Path, request: FileRequest, text: str | None = None) -> 
     """Return the decoder that the arguments of Megatron-LM in a script describe, with the strategy and batches that
     they state.
 
-    The micro-batch counts as a replica's batch where a command is called.
+    The micro-batch counts as a replica's batch where a command is called. The graph is named after the file, without
+    its ending.
 
     Args:
         path: the script.

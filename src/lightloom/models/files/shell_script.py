@@ -620,7 +620,7 @@ class Script:
 
     def _run_again(self, called: list[str], node: Node) -> Status:
         """Follow the command behind ``time``, ``command``, ``builtin`` or ``exec``, and return its status; ``exec`` of
-        a command then ends the script, by raising ``_Leave``.
+        a command then ends the script, by raising ``_Leave``. Without a command behind it the status is True.
 
         An assignment behind the word makes that variable unknown, and what follows it is left out.
         """
@@ -666,8 +666,8 @@ class Script:
         return self._forget([*names, *functions, "REPLY", "MAPFILE", "OPTARG", "OPTIND"], node)
 
     def _run_let(self, called: list[str], node: Node) -> Status:
-        """Carry out the arithmetic expressions of ``let``: the status is that of the last (True if its value is not 0),
-        False without any."""
+        """Carry out the arithmetic expressions of ``let``: the status is that of the last (True if its value is not 0,
+        None where that is not known), False without any."""
         return [False, *(self._arithmetic_holds(text, node) for text in called[1:])][-1]
 
     def _run_shift(self, called: list[str], node: Node) -> Status:
@@ -700,8 +700,8 @@ class Script:
         return True
 
     def _run_source(self, called: list[str], node: Node) -> Status:
-        """Follow another script, looked for by its name in the folder of this one, in the present state; one that does
-        not lie there is noted. Return None, as the status is not known."""
+        """Follow another script, looked for by its name in the folder of this one, in the present state, without
+        arguments of its own; one that does not lie there is noted. Return None, as the status is not known."""
         path = self._path.with_name(Path(MARK.sub("", "".join(called[1:2]))).name or self._path.name)
         if path == self._path or not path.is_file():
             self.notes.append(

@@ -174,8 +174,9 @@ def strategy_pins(job: JobConfiguration, layers: int | None) -> tuple[StatedStra
     """Return (choices that a file states, sentences on what the plan does otherwise); degrees that it leaves out are 1.
 
     ``dp`` is replicas times shards, None where the shards are what is left of the ranks. ``micro_batch`` is the local
-    batch without a pipeline, else ``pipeline_parallel_microbatch_size`` (default 1). ``layers`` is the model's number
-    of layers, None where it is not known. ConfigError for a setting that cannot be read.
+    batch without a pipeline, else ``pipeline_parallel_microbatch_size`` (default 1). ``sequence_parallel`` is True with
+    tensor parallelism, else None. ``layers`` is the model's number of layers, None where it is not known. ConfigError
+    for a setting that cannot be read.
     """
     notes: list[str] = []
     tp, pp = job.count("tensor_parallel_degree") or 1, job.count("pipeline_parallel_degree") or 1
@@ -218,8 +219,9 @@ def _sharding(job: JobConfiguration, pp: int, replicas: int, shards: int | None)
 
 
 def _recomputation(job: JobConfiguration, notes: list[str]) -> str:
-    """Return ``none``, ``selective`` (the default) or ``full``, and add to ``notes`` what the plan does otherwise;
-    ConfigError for another mode."""
+    """Return ``none``, ``selective`` (the default) or ``full``, and add a sentence to ``notes`` where a
+    ``selective_ac_option`` is stated, as plans recompute the insides of attention instead; ConfigError for another
+    mode."""
     mode = job.get("mode", str, "activation_checkpoint") or "selective"
     if mode not in ("none", "selective", "full"):
         raise job.error(f"[activation_checkpoint] mode = {mode!r}: expected 'none', 'selective' or 'full'")
@@ -235,8 +237,10 @@ def _virtual_stages(job: JobConfiguration, pp: int, layers: int | None, notes: l
     """Return the number of chunks (stages) of each of the ``pp`` pipeline ranks; ConfigError where the file's stages
     are no multiple of the ranks.
 
-    By the modules or layers that the file states, if ``layers`` of the model are known, else 2 for an interleaved
-    schedule and 1 for others; always 1 without a pipeline. ``notes`` gain a line on a schedule that the plan replaces.
+    By ``module_fqns_per_model_part``, else ``pipeline_parallel_split_points``, else
+    ``pipeline_parallel_layers_per_stage``, if the file states one of them and the model's number of ``layers`` is
+    known; else 2 for an interleaved schedule and 1 for others; always 1 without a pipeline. ``notes`` gain a line on a
+    schedule that the plan replaces.
     """
     schedule = job.get("pipeline_parallel_schedule", str, *_PLACES) or "1F1B"
     each = job.count("pipeline_parallel_layers_per_stage")
@@ -272,15 +276,17 @@ def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tu
 
 
 def _ends(job: JobConfiguration) -> tuple[int, int]:
-    """Return the numbers of layers that the embedding and the head count as: those that the file states, else 1
-    each. ConfigError below 0."""
-    first, last = (job.count(f"pipeline_parallel_{end}_stage_less_layers", least=0) for end in ("first", "last"))
+    """Return the numbers of layers that the embedding and the head count as:
+    ``pipeline_parallel_first_stage_less_layers`` and ``pipeline_parallel_last_stage_less_layers``, 1 where the file
+    leaves one out."""
+    first, last = (job.get(f"pipeline_parallel_{end}_stage_less_layers", int, *_PLACES) for end in ("first", "last"))
     return ENDS[0] if first is None else first, ENDS[1] if last is None else last
 
 
 def _named_layers(job: JobConfiguration, layers: int | None) -> tuple[int, ...] | None:
-    """Return the number of layers of each chunk where the file names its modules, or those that begin the later ones;
-    None where it names none or ``layers`` is None.
+    """Return the number of layers of each chunk where the file names its modules (``module_fqns_per_model_part``), or
+    those that begin all chunks but the first (``pipeline_parallel_split_points``), in the order of the model; None
+    where it names none or ``layers`` is None.
 
     Raises:
         ConfigError: not all layers of the model, each once and in order.
@@ -307,7 +313,7 @@ def _named_layers(job: JobConfiguration, layers: int | None) -> tuple[int, ...] 
 
 def divided(layers: int, chunks: int, ends: tuple[int, int] = ENDS) -> tuple[int, ...]:
     """Return the number of layers of each chunk as torchtitan divides them: the first chunks have one more of what is
-    left over.
+    left over. A number may be below 1; nothing is checked.
 
     Args:
         layers: number of layers of the model.
