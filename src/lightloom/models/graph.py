@@ -352,7 +352,8 @@ class ComputeGraph(Result):
 
     @property
     def recomputed_bytes(self) -> int:
-        """Bytes that the checkpoint region with the most of them makes again; 0 without regions."""
+        """Bytes of activations that one checkpoint region makes again in the backward pass, for the region with the
+        most of them; 0 without regions."""
         regions: Counter[str] = Counter()
         for operator in self.operators:
             regions[operator.checkpoint] += operator.recomputed_bytes
@@ -428,7 +429,8 @@ class ComputeGraph(Result):
         return write_atomically(Path(path), json.dumps(self.to_json(), separators=(",", ":")) + "\n")
 
     def summary(self) -> str:
-        """Return one line: name, number of operators, parameters, FLOPs of both passes and the batch."""
+        """Return one line: name, number of operators, parameters, FLOPs of the forward and of the backward pass, and
+        the batch."""
         return (
             f"{self.name}: {len(self.operators)} operators, {self.parameters:,} parameters, "
             f"{self.forward_flops:.4g} FLOPs forward and {self.backward_flops:.4g} backward at batch {self.batch}"

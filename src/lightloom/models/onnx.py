@@ -189,7 +189,8 @@ class _OnnxGraph:
         """Sentences on what the counts only guess."""
 
     def reading(self) -> TraceReading:
-        """Return the graph, its inputs first, and sentences on what the file does not say."""
+        """Return the graph, its inputs first, named after the file without its ending, and sentences on what the file
+        does not say."""
         operators = (*self._inputs(), *self._operators())
         graph = ComputeGraph(
             name=self._path.stem,
@@ -201,8 +202,8 @@ class _OnnxGraph:
         return TraceReading(graph, tuple(self._unrecorded(len(operators) - len(self._model.inputs))))
 
     def _unrecorded(self, operators: int) -> Iterator[str]:
-        """Yield sentences on what the file holds and does not say, and what is assumed instead; ``operators`` is their
-        number."""
+        """Yield sentences on what the file holds and does not say, and what is assumed instead; ``operators`` is the
+        number of operators, inputs left out."""
         yield (
             f"{len(self._model.nodes)} nodes: {operators} operators, {self._views} views of their results, "
             f"{self._folded} constants"
@@ -348,8 +349,9 @@ def _factors(node: Node, needing: Sequence[str]) -> int:
     """Return how many times the FLOPs of a node's product its backward pass takes: the number of its factors whose
     names are in ``needing``, which lists those that need a gradient.
 
-    A bias is added, not multiplied, and does not count. Attention is two products of two operands each, of half its
-    FLOPs: 2 if any of its operands needs one, else 0.
+    A bias is added, not multiplied, and does not count; of a recurrent layer only the input and the weights that
+    multiply it do. Attention is two products of two operands each, of half its FLOPs: 2 if any of its operands needs
+    one, else 0.
     """
     if node.op_type == "Attention":
         return 2 * any(name in needing for name in node.input[:3])
