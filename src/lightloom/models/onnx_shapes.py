@@ -49,7 +49,8 @@ class Constants:
 
     @cached_method()
     def value(self, name: str, largest: int = LARGEST) -> Array | None:
-        """Return a constant of at most ``largest`` elements; None for the name of what is none, or cannot be computed.
+        """Return a constant of at most ``largest`` elements (1,024 by default); None for the name of what is none, or
+        cannot be computed.
 
         What it is made of is computed first, under the same limit. Results are cached; nothing is raised.
         """
@@ -522,11 +523,11 @@ class _Merger:
     # Activations
 
     def _merge_activation(self, place: int, seed: Message) -> None:
-        """Make one activation, Gelu or Swish, of the largest region of 2 to 12 nodes around the telling node ``seed``
-        at ``place``.
+        """Make one activation (``Gelu`` around an ``Erf`` or ``Tanh``, ``Swish`` around a ``Sigmoid``) of the largest
+        region of 2 to 12 nodes around the telling node ``seed`` at ``place``.
 
-        The node is an ``Erf``, ``Tanh`` or ``Sigmoid``, else nothing is done; the region computes element by element
-        from one tensor and scalars, and nothing outside reads its insides.
+        Nothing is done for another seed; the region computes element by element from one tensor and scalars, and
+        nothing outside reads its insides.
         """
         if seed.op_type not in _ACTIVATIONS:
             return
@@ -576,8 +577,9 @@ class _Merger:
     def _merge_attention(self, place: int, softmax: Message) -> None:
         """Make one ``Attention`` node of two products around the softmax at ``place``, over the last of four axes.
 
-        Scalings, casts and dropout between them become part of it. Nothing is done unless every mask is causal;
-        ``is_causal`` is 1 with masks, and 0 without.
+        Scalings, casts and dropout between them become part of it. Nothing is done unless every mask is causal, the
+        keys are transposed before the scores, and queries and values have four axes, too; ``is_causal`` is 1 with
+        masks, and 0 without.
         """
         if softmax.op_type != "Softmax" or len(self._values[softmax.output[0]].shape) != 4:
             return

@@ -133,9 +133,9 @@ def has_rule(name: str) -> bool:
 def product(
     name: str, shapes: Sequence[Shape], result: Shape | None = None, values: Sequence[object] = ()
 ) -> Product | None:
-    """Return what a call multiplies: ``flops`` (two for each multiply-accumulate), the places of its factors among
-    ``shapes`` (``operands``), the length of its sums (``summed``) and the ``shape`` of its result, None where this does
-    not follow; None for one that multiplies no matrices, or where the shapes are too few or do not fit.
+    """Return what a call multiplies: ``flops`` (two for each multiply-accumulate), the places, from 0, of its factors
+    among ``shapes`` (``operands``), the length of its sums (``summed``) and the ``shape`` of its result, None where
+    this does not follow; None for one that multiplies no matrices, or where the shapes are too few or do not fit.
 
     Args:
         name: name of the function or call; library, overload and the in-place underscore may be there.
@@ -263,7 +263,9 @@ _Rule: TypeAlias = Callable[[str, Sequence[Shape], Shape | None, Sequence[object
 
 
 def _matrices(first: int) -> _Rule:
-    """Return the rule of a product of the tensors at places ``first`` and ``first + 1``: (..., m, k) x (..., k, n)."""
+    """Return the rule of a product of the tensors at places ``first`` and ``first + 1``, counted from 0: (..., m, k) x
+    (..., k, n), leading axes broadcast, with 2 FLOPs for each multiply-accumulate, these two factors, and sums of
+    length k."""
 
     def rule(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product:
         """Return the product of two tensors, the leading axes of which broadcast; each may also be a vector."""
@@ -276,7 +278,8 @@ def _matrices(first: int) -> _Rule:
 
 
 def _summed_batch(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product:
-    """Return the product of ``addbmm``: (m, n) + the sum over b of (b, m, k) x (b, k, n)."""
+    """Return the product of ``addbmm``, the sum over b of (b, m, k) x (b, k, n), given the shapes of (m, n) and of
+    these two: 2 b m k n FLOPs, factors 1 and 2, sums stated as k long, and a result (m, n)."""
     # (m, n) + sum of (b, m, k) x (b, k, n)
     a, b = shapes[1], shapes[2]
     return Product(2 * math.prod(a) * b[-1], (1, 2), a[-1], (a[-2], b[-1]))
@@ -284,7 +287,7 @@ def _summed_batch(_word: str, shapes: Sequence[Shape], _result: Shape | None, _v
 
 def _linear(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product:
     """Return the product of an input (..., k) with a weight (n, k), or with (k) for one result: the shapes are those of
-    input and weight."""
+    input and weight, the factors 0 and 1, and sums have length k."""
     # (..., k) x (n, k), or (k) for one result
     x, w = shapes[0], shapes[1]
     made = (*x[:-1], *w[:-1])
@@ -294,7 +297,9 @@ def _linear(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values:
 def _grouped(_word: str, shapes: Sequence[Shape], result: Shape | None, _values: Sequence[object]) -> Product:
     """Return the product of matrices by group, as the numbers of axes tell.
 
-    (m, k) x (group, k, n): rows by group; (group, m, k) x (k, n): columns; (m, k) x (k, n): sums.
+    (m, k) x (group, k, n): rows by group; (group, m, k) x (k, n): columns; (m, k) x (k, n): sums. Each takes 2 m k n
+    FLOPs, as every row, column or term of a sum belongs to one group. The factors are 0 and 1, the stated length of
+    sums is k, and the shape is ``result`` where that is given.
     """
     # (m, k) x (group, k, n), rows by group; (group, m, k) x (k, n), columns by group; (m, k) x (k, n), sums by group
     a, b = shapes[0], shapes[1]
@@ -305,8 +310,9 @@ def _grouped(_word: str, shapes: Sequence[Shape], result: Shape | None, _values:
 
 
 def _einsum(_word: str, shapes: Sequence[Shape], result: Shape | None, values: Sequence[object]) -> Product | None:
-    """Return the product that an equation, the first text among ``values``, states, all factors multiplied at once;
-    None where not each axis of each operand has one label, as with ``...``."""
+    """Return the product that an equation, the first text among ``values``, states, all factors multiplied at once: two
+    FLOPs for each combination of the labels' values, sums over all labels that the result lacks; None where not each
+    axis of each operand has one label, as with ``...``."""
     equation = next((value for value in values if isinstance(value, str)), "").replace(" ", "")
     terms, _, made = equation.partition("->")
     labels = terms.split(",")
@@ -324,7 +330,8 @@ def _convolution(word: str, shapes: Sequence[Shape], result: Shape | None, value
 
     Transposed, every position of the input: so says the word, or the first truth value among the arguments of a general
     ``convolution``. None where the result's shape is neither given nor follows from stride, padding and dilation; a
-    transposed one needs none, and its shape is then None.
+    transposed one needs none, and its shape is then None. The factors are 0 and 1; sums are as long as the weight has
+    elements for one index of its first axis.
     """
     x, w = shapes[0], shapes[1]
     transposed = "transpose" in word
@@ -361,6 +368,7 @@ def _convolution_backward(
     as the forward one.
 
     Shapes are those of the gradient of the output, the input and the weight; the mask is the last list of truth values.
+    Transposed, by the word or the first truth value among ``values``, positions of the input count, else of the output.
     The result has no factors and the input's shape.
     """
     # gradient of the output, input, weight; the mask, which comes last, says which gradients are wanted
@@ -377,7 +385,8 @@ def _attention(word: str, shapes: Sequence[Shape], _result: Shape | None, _value
     without what it recomputes.
 
     Shapes, (sample, head, T, D) or (sample, T, head, D), are those of q, k and v, in the backward pass behind that of
-    the output's gradient. None for sequences of several lengths in one. No mask is taken into account.
+    the output's gradient. None for sequences of several lengths in one. No mask is taken into account. The factors are
+    0 and 2, sums have the length D, and the shape is that of q with the width of v.
     """
     backward = "backward" in word
     q, k, v = shapes[backward], shapes[1 + backward], shapes[2 + backward]
@@ -395,8 +404,8 @@ def _recurrent(word: str, shapes: Sequence[Shape], _result: Shape | None, _value
     """Return the product of all steps and layers, backward twice the forward one; None where the input has not three
     axes, or no weight is a matrix.
 
-    Inputs are (T, B, I) or (B, T, I); each weight, a shape of two axes, meets every token of every sample. The result's
-    shape is empty.
+    Inputs are (T, B, I) or (B, T, I); each weight, a shape of two axes, meets every token of every sample. The factors
+    are 0 and 1, sums have the length I, and the result's shape is empty.
     """
     x = shapes[0]
     rest = shapes[1:3] if "layer" in word else shapes[1:]  # a layer's states follow its weights, as matrices too

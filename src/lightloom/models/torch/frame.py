@@ -90,7 +90,8 @@ def linear_dimensions(
     """Return the named sizes of a linear layer's output with ``in_channel`` (``summed``), and the names of its axes in
     order or None.
 
-    The last axis of the output is the channels; the layer's weights number C·K.
+    The last axis of the output, ``shape``, is always ``channel``; ``summed`` is the length of its sums. ``batch`` is
+    None where the output does not depend on the samples.
     """
     sizes, axes = output_dimensions(shape, batch, None)
     if "channel" not in sizes:
@@ -189,8 +190,8 @@ class Region:
     other_flops: int = 0
 
     def note(self, index: int, frame: Frame | None) -> None:
-        """Note that operator number ``index``, which ``frame`` computes, keeps a tensor now, with the FLOPs it has done
-        so far."""
+        """Note that operator number ``index``, which ``frame`` computes, keeps a tensor now, with the FLOPs of products
+        and of the rest that it has done so far; 0 without a frame."""
         self.last = index
         self.product_flops = sum(cost.flops for _, cost in frame.products) if frame else 0
         self.other_flops = frame.forward if frame else 0

@@ -103,8 +103,8 @@ def _unknown_fields(config: Configuration, fields: Fields) -> tuple[str, ...]:
 def _traced(
     kind: Configuration, config: Configuration, name: str, batch: int, sequence_length: int | None
 ) -> tuple[ComputeGraph, list[str]]:
-    """Return the model's graph and a sentence on each assumption: in training mode, or in evaluation mode where values
-    steer that.
+    """Return the model's graph and a sentence on each assumption: in training mode, or in evaluation mode, which is
+    noted as an assumption, where values of tensors steer the forward pass in training.
 
     ``kind`` is the class of the model and ``config`` its configuration; ``sequence_length`` is None for as many tokens
     as the configuration allows. WorkloadError where neither mode can be traced.

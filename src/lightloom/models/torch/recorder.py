@@ -210,8 +210,12 @@ class Recorder:
             self._keep(tensor, frame, mask=mask)
 
     def _keep(self, tensor: Tensor, frame: Frame | None, *, mask: bool = False) -> None:
-        """Note that the next operator keeps a tensor: in the region in progress if it was made there, else
-        throughout."""
+        """Note that the next operator keeps a tensor: in the checkpoint region in progress if it was made there, so
+        that it is recomputed, else throughout.
+
+        ``frame`` is the function in progress, which may have made it, None for none; a ``mask`` counts one byte an
+        element.
+        """
         region, key, name = self._region, key_of(tensor), ""
         if region is not None:
             origin = None if frame is not None and key in frame.own else self._origins.get(key)
@@ -360,9 +364,9 @@ class Recorder:
         return operator, axes
 
     def _hidden(self, name: str, frame: Frame) -> Hidden:
-        """Return what the mask of an attention hides, as :meth:`Values.hidden` does: what ``is_causal`` says without a
-        mask; nothing, with a sentence added to ``uncounted``, where its values are unknown. ``name`` is the
-        operator's."""
+        """Return what the mask of an attention hides, as (whether no token sees a later one, share of the scores that
+        is left or None where that says all): what ``is_causal`` says without a mask; nothing, with a sentence added to
+        ``uncounted``, where its values are unknown. ``name`` is the operator's."""
         query, key, mask, causal = frames.attention_call(frame.arguments, frame.named)
         if mask is None:
             return Hidden(causal, None)
