@@ -419,7 +419,7 @@ class ComputeGraph(Result):
 
     def save(self, path: str | Path) -> Path:
         """Write the document of :meth:`to_json`, which ``lightloom plan FILE.json`` takes as a model without PyTorch,
-        and return its path.
+        and return its path; missing folders are made.
 
         Raises:
             ConfigError: the path does not end in .json, or cannot be written.

@@ -226,7 +226,7 @@ class _OnnxGraph:
 
     def _operators(self) -> Iterator[Operator]:
         """Yield an operator for each node in order, but for views and for nodes that only make constants, which are
-        counted and followed."""
+        counted; a node that reads the result of a view depends on the operator that made what it shows."""
         for node in self._model.nodes:
             read = [name for name in node.input if name]
             if makes_constants(node, self._constants):
@@ -246,8 +246,8 @@ class _OnnxGraph:
                 yield self._operator(node)
 
     def _operator(self, node: Node) -> Operator:
-        """Return the operator of a node, and note its results as samples, gradients or parameters for those that read
-        it.
+        """Return the operator of a node, and note for later nodes which operator made its results, whether these depend
+        on samples and need gradients, and which parameters are counted.
 
         Backward FLOPs of a product are its forward ones for each factor that needs a gradient; of other operators the
         forward ones if anything that they read needs one, else 0. Bytes count 4 an element.
@@ -332,7 +332,8 @@ class _OnnxGraph:
     def _dimensions(
         self, node: Node, kind: str, product: Product | None, values: Values, shape: Shape, sampled: bool
     ) -> dict[str, int]:
-        """Return the named sizes of an operator with this output shape; ``sample`` only if it is ``sampled``.
+        """Return the named sizes of an operator with this output shape: of its axes (``sample`` only if it is
+        ``sampled``), and of what it sums or repeats over, such as ``in_channel``, ``head`` or ``kernel_height``.
 
         ``product`` is what the node multiplies (None for nothing), ``values`` the shapes that it reads.
         """

@@ -333,7 +333,7 @@ def decoder_sizes(options: Options, sequence_length: int | None) -> tuple[Decode
 
 def _check_kind(options: Options) -> None:
     """Raise ConfigError if the program or an option is of another kind of model than a plain decoder, such as BERT, T5,
-    Mamba, hybrids and models of images."""
+    Mamba, hybrids, models of images or with prediction of several tokens, or takes sizes from a checkpoint."""
     if _OTHER_PROGRAMS.search(options.program):
         raise options.error(
             f"{options.program} trains no decoder of text: expected pretrain_gpt.py, for GPT, Llama or "
@@ -454,7 +454,9 @@ def stage_blocks(options: Options, layers: int) -> StageBlocks | None:
     """Return how Megatron cuts ``layers`` into the stages that the arguments state.
 
     None for a single stage, ``equal`` where nothing but their number is stated, else the number of layers of each
-    chunk, the first chunks of all stages before the second ones, those of a layout in its order.
+    chunk, the first chunks of all stages before the second ones, those of a layout in its order. A layout goes first,
+    then an embedding or loss that counts as a layer of the first or last stage, then the layers that are stated for
+    these stages.
 
     Raises:
         ConfigError: a layout that cannot be read, or that has other layers or numbers of stages; or stages between the
@@ -513,8 +515,8 @@ def _chunks(layout: str) -> list[str]:
 
 def strategy_notes(options: Options, ranks: int | None) -> list[str]:
     """Return sentences on what the arguments say of the run while the plan takes it from elsewhere or cannot follow it:
-    precision, overlap of gradients, tensor ranks of experts, recomputation of some layers, the stage of ZeRO, slices of
-    the sequence and the number of ranks.
+    precision, overlap of gradients (where a whole command leaves it off), tensor ranks of experts, recomputation of
+    some layers, the stage of ZeRO, slices of the sequence and the number of ranks.
 
     ``ranks`` are those that the file starts; None where it states none.
     """
@@ -617,7 +619,7 @@ def _virtual_stages(options: Options, stages: int | None) -> int | None:
 
 def read_megatron_line(line: str, request: FileRequest) -> ModelReading:
     """Return the decoder that a shell line with arguments of Megatron-LM describes, with the strategy and batches that
-    it states.
+    it states; its graph is named ``megatron``.
 
     ``request`` gives the samples, the tokens of a sample in place of those that are stated, and values of variables.
 

@@ -89,7 +89,8 @@ def _read_graph(path: Path) -> TraceReading:
 
 
 def _read_chakra(path: Path, request: FileRequest) -> TraceReading:
-    """Return the step in a Chakra trace, for the samples of the request; WorkloadError if no step can be planned
+    """Return the step in a Chakra trace (that of the request, by default the first with a backward pass), at its own
+    batch, which is the request's where the trace holds no calls of PyTorch; WorkloadError if no step can be planned
     from it."""
     return check_step(read_chakra_workload(path, batch=request.batch, step=request.step), path)
 

@@ -110,8 +110,8 @@ class Script:
     # Statements. Each returns whether it succeeds, None where that is not known.
 
     def _all(self, nodes: Sequence[Node], guarded: bool = False) -> Status:
-        """Follow statements in order; return the status of the last, True if there are none. Where ``guarded``, a
-        failure does not stop the script, although ``set -e`` holds.
+        """Follow statements in order; return the status of the last (True succeeds, False fails, None not known), True
+        if there are none. Where ``guarded``, a failure does not stop the script, although ``set -e`` holds.
 
         One before ``&`` runs in another process: variables that it changes become unknown, and it counts as succeeding.
         """
@@ -153,14 +153,14 @@ class Script:
         return status
 
     def _follow_list(self, node: Node) -> Status:
-        """Follow ``a && b`` or ``a || b``, and return its status; where that of ``a`` is not known, ``b`` may run or
-        not, and None is returned."""
+        """Follow ``a && b`` or ``a || b``, and return its status (True succeeds, False fails, None not known); where
+        that of ``a`` is not known, ``b`` may run or not, and None is returned."""
         left, sign, right = (node.children[at] for at in (0, 1, -1))
         return self._branch([left], [right], lambda: sign.type == "||", wanted=sign.type == "&&")
 
     def _follow_pipeline(self, node: Node) -> Status:
-        """Follow the stages of a pipeline, each in a subshell, and return the status of the last one; failures of the
-        others do not count, not even under ``pipefail``."""
+        """Follow the stages of a pipeline, each in a subshell, and return the status of the last one (True succeeds,
+        False fails, None not known); failures of the others do not count, not even under ``pipefail``."""
         *stages, last = (child for child in node.children if child.is_named and child.type != "comment")
         for stage in stages:
             self._in_subshell([stage], guarded=True)
@@ -172,13 +172,13 @@ class Script:
         return negated(self._all(node.children[1:], guarded=True))
 
     def _follow_subshell(self, node: Node) -> Status:
-        """Follow the statements in ``( ... )``, and return the status of the last; variables that they change become
-        unknown behind it."""
+        """Follow the statements in ``( ... )``, and return the status of the last (True succeeds, False fails, None not
+        known); variables that they change become unknown behind it."""
         return self._in_subshell(node.children[1:-1])
 
     def _follow_compound_statement(self, node: Node) -> Status:
-        """Follow ``{ ... }``, and return the status of its last statement; or ``(( ... ))``, which succeeds if its
-        value is not 0."""
+        """Follow ``{ ... }``, and return the status of its last statement (True succeeds, False fails, None not known);
+        or ``(( ... ))``, which succeeds if its value is not 0."""
         if node.children[0].type == "((":
             return self._arithmetic_holds(_text_of(node)[2:-2], node)
         return self._all(node.children[1:-1])
@@ -214,8 +214,8 @@ class Script:
         self, condition: Sequence[Node], body: Sequence[Node], otherwise: Callable[[], Status], wanted: bool = True
     ) -> Status:
         """Follow ``body`` if the status of a condition is the one ``wanted``, else call ``otherwise``; return the
-        status of what was followed. Where the condition's status is not known, both are followed as ways that may be
-        taken, and None is returned.
+        status of what was followed (True succeeds, False fails, None not known). Where the condition's status is not
+        known, both are followed as ways that may be taken, and None is returned.
 
         If the body exits the script, and the condition asks for a variable that the file never sets, the other way is
         followed instead and this is noted: whoever runs such a script sets what it asks for. If the body is left out
@@ -306,8 +306,8 @@ class Script:
         return self._loop(node, next_item)
 
     def _follow_while_statement(self, node: Node) -> Status:
-        """Follow ``while`` or ``until`` as often as its condition is known to ask for it; return None, as the status of
-        a loop is never known."""
+        """Follow ``while`` or ``until`` as often as its condition is known to ask for it; once that is not known, all
+        that the loop sets becomes unknown. Return None, as the status of a loop is never known."""
         condition, until = node.children_by_field_name("condition"), node.children[0].type == "until"
 
         def holds() -> Status:
@@ -414,8 +414,9 @@ class Script:
         return None
 
     def _in_subshell(self, nodes: Sequence[Node], guarded: bool = False) -> Status:
-        """Follow statements in a subshell, and return the status of the last, None if they leave it. All variables that
-        they change become unknown behind it: the changes are lost, or kept under ``lastpipe``.
+        """Follow statements in a subshell, and return the status of the last (True succeeds, False fails), None if it
+        is not known or they leave the subshell. All variables that they change become unknown behind it: the changes
+        are lost, or kept under ``lastpipe``.
 
         ``guarded``: a failure in them does not stop the script.
         """
@@ -477,7 +478,8 @@ class Script:
         return None if "$(" in text or "`" in text else True
 
     def _follow_variable_assignments(self, node: Node) -> Status:
-        """Follow several assignments on a line, and return the status of the last."""
+        """Follow several assignments on a line, and return the status of the last: True, or None where its value
+        contains a command substitution."""
         return self._all(node.children)
 
     def _assign(self, name: str, new: str | list[str], node: Node) -> None:
@@ -565,7 +567,7 @@ class Script:
 
     def _call(self, called: list[str], node: Node, words: Sequence[str] = ()) -> Status:
         """Follow a command, given its words as they are expanded, the name first, and, for ``test``, as they are
-        written; return its status.
+        written; return its status (True succeeds, False fails, None not known).
 
         Functions and built-in commands that this class knows are followed. All others, ``echo`` and ``true`` included,
         are collected: in ``commands``, or in ``conditional`` where it is not known whether they run. Their status is
@@ -619,8 +621,9 @@ class Script:
         self.variables.update({"@": list(arguments), "*": list(arguments), "#": str(len(arguments))})
 
     def _run_again(self, called: list[str], node: Node) -> Status:
-        """Follow the command behind ``time``, ``command``, ``builtin`` or ``exec``, and return its status; ``exec`` of
-        a command then ends the script, by raising ``_Leave``. Without a command behind it the status is True.
+        """Follow the command behind ``time``, ``command``, ``builtin`` or ``exec``, and return its status (True
+        succeeds, False fails, None not known); ``exec`` of a command then ends the script, by raising ``_Leave``.
+        Without a command behind it the status is True.
 
         An assignment behind the word makes that variable unknown, and what follows it is left out.
         """

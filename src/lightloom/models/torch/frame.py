@@ -209,8 +209,8 @@ class Origins(dict[int, Origin]):
     """The origin of every storage that has been seen, by identity."""
 
     def of(self, frame: Frame, tensor: Tensor) -> Origin:
-        """Return the origin of a tensor that a function reads: as the function made it, else as known; what nothing has
-        made yet is a constant from now on."""
+        """Return the origin of a tensor that a function reads (which operator or parameter its content comes from): as
+        the function made it, else as known; what nothing has made yet is a constant from now on."""
         key = key_of(tensor)
         return frame.own.get(key) or self.get(key) or self.setdefault(key, Origin(tensor.untyped_storage()))
 

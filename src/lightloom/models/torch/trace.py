@@ -178,8 +178,8 @@ Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def trace(module: nn.Module, inputs: Any, *, batch: int, name: str, values: Values | None = None) -> ComputeGraph:
-    """Run the forward pass once on meta tensors and return the graph of its operators, without a loss of its last
-    linear layer.
+    """Run the forward pass once on meta tensors and return the graph of its operators; a loss, and what else follows
+    the last linear layer, is left out where that layer makes the logits (:func:`lightloom.models.graph.without_loss`).
 
     Args:
         module: left in its mode (training or not); parameters and buffers are moved to the meta device.
@@ -299,7 +299,8 @@ def trace_factory(
     sequence_length: int | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> ComputeGraph:
-    """Call the factory under the meta device, trace what it returns, and return the graph for ``batch`` samples.
+    """Call the factory under the meta device, trace what it returns, and return the graph for ``batch`` samples. What
+    the code prints goes to stderr.
 
     Args:
         factory: called with ``arguments``; a module itself is taken as it is.

@@ -137,7 +137,7 @@ class Values:
 
     def enter(self, stand_in: Tensor, example: Tensor) -> None:
         """Note what an input of the model, ``stand_in`` on the meta device, holds: what ``example`` does, though it
-        does not count as known.
+        does not count as known: only constants do, and may steer the forward pass.
 
         Integers and truth values that are missing are taken as ones, and so are integers that are all zero and truth
         values that are all false: tokens without a meaning, which would hide everything if they were a mask. Missing
@@ -152,7 +152,8 @@ class Values:
             self.assume(stand_in, 1.0)
 
     def assume(self, tensor: Tensor, value: float) -> None:
-        """Assume that a tensor, an input or a parameter, holds ``value`` throughout; it does not count as known."""
+        """Assume that a tensor, an input or a parameter, holds ``value`` throughout; it does not count as known, as
+        constants do, and cannot steer the forward pass."""
         content = _Content(storage=tensor.untyped_storage(), known=False, assumed=True, fill=value)
         self._contents[key_of(tensor)] = content
 
@@ -209,10 +210,10 @@ class Values:
         return map_tensors(stand_in, result)
 
     def hidden(self, mask: Tensor, queries: int, keys: int) -> Hidden | None:
-        """Return what a mask (truth values, or numbers added to the scores; broadcast to [..., queries, keys]) hides:
-        ``causal``, whether no token sees a later one, and ``visible``, the share (0 to 1) of the scores that is left,
-        None where all are, or exactly those of all earlier tokens. None where its values cannot be known, or it hides
-        everything.
+        """Return what a mask (truth values, or numbers added to the scores, which hide at -10,000 and below; broadcast
+        to [..., queries, keys]) hides: ``causal``, whether no token sees a later one, and ``visible``, the share (0 to
+        1) of the scores that is left, None where all are, or exactly those of all earlier tokens. None where its values
+        cannot be known, or it hides everything.
 
         ``queries`` and ``keys`` are the numbers of tokens. Masks of more than 2^24 scores are looked at in 2^20 points.
         """
@@ -347,7 +348,7 @@ class _Computation:
 
     def _call(self, function: Any, args: Any, kwargs: Mapping[str, Any], values: Callable[[_View], Tensor]) -> Any:
         """Return what a function returns with ``values`` of each view in the place of its operands; _UnknownValuesError
-        after too many calls."""
+        after more than 2^14 calls."""
         self._calls += 1
         if self._calls > _CALLS:
             raise _UnknownValuesError
@@ -358,7 +359,7 @@ class _Computation:
 
     def _elements_of(self, content: _Content, call: _Call) -> Tensor:
         """Return all elements of a storage that a call has filled, flat and computed once; what it did not write is as
-        before it."""
+        before it. _UnknownValuesError for more than 2^24 elements."""
         if id(content) not in self._elements:
             output, size = call.output, content.storage.nbytes() // call.output.dtype.itemsize
             if size > LARGEST:

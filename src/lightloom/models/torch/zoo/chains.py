@@ -78,8 +78,8 @@ def alexnet(*, published: bool = False) -> ConvolutionalChain:
     normalisation; for images of 224 px and 1000 classes.
 
     Args:
-        published: the form of 2012: two groups (one per GPU then), local response normalisation; 224 px need padding 2
-            to give 55.
+        published: the form of 2012: 96-256-384-384-256 channels, two groups in the convolutions but the first and third
+            (one per GPU then), local response normalisation; 224 px need padding 2 to give 55.
     """
     widths = (96, 256, 384, 384, 256) if published else (64, 192, 384, 256, 256)
     groups = (1, 2, 1, 2, 2) if published else (1, 1, 1, 1, 1)
