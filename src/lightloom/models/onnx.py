@@ -83,11 +83,12 @@ def kind_of(node: Node, product: Product | None, summands: int, weighted: bool) 
 
 
 def product_of(node: Node, inputs: Values, output: Value) -> Product | None:
-    """Return what a node multiplies, with its FLOPs; None for a kind of node that multiplies no matrices.
+    """Return what a node multiplies (FLOPs, places of its factors, length of its sums and shape of its result, as
+    :func:`lightloom.models.operator_words.product` gives them); None for a kind of node that multiplies no matrices.
 
     Args:
         node: the node.
-        inputs: shapes of what it reads, in order.
+        inputs: shapes of what it reads, in order; None for an input that is left out.
         output: shape of its first result.
 
     Raises:

@@ -352,7 +352,8 @@ def _vocabulary(options: Options) -> tuple[int, list[str]]:
     sentence if it is assumed.
 
     Rows are padded to a multiple of ``--make-vocab-size-divisible-by`` (128) times the tensor-parallel degree. A size
-    that is stated as padded is taken as it is. ConfigError where neither a size nor a known tokenizer is stated.
+    that is stated as padded is taken as it is; ``--merge-file`` without a type of tokenizer means that of GPT-2.
+    ConfigError where neither a size nor a known tokenizer is stated.
     """
     multiple = (options.count("make-vocab-size-divisible-by") or 128) * (options.count(_DEGREES["tp"]) or 1)
     kind = options.text("tokenizer-type") or ("GPT2BPETokenizer" if options.flag("merge-file") else None)
@@ -421,8 +422,8 @@ _DEGREES = {
 
 def strategy_pins(options: Options) -> StatedStrategy:
     """Return the choices that the arguments state, None for others; the degrees ``tp``, ``pp``, ``cp`` and ``ep`` that
-    a whole command leaves out are 1, Megatron's default. ``dp`` and ``micro_batches`` are always None,
-    ``sequence_parallel`` unless ``tp`` is above 1.
+    a whole command leaves out are 1, Megatron's default. ``ep`` is also read from the option of Megatron-DeepSpeed.
+    ``dp`` and ``micro_batches`` are always None, ``sequence_parallel`` unless ``tp`` is above 1.
 
     Raises:
         ConfigError: an option that cannot be read, an unknown sharding or recomputation, or layers of a chunk that do
@@ -491,8 +492,8 @@ def _layout(options: Options, layout: str, stages: int, layers: int) -> tuple[in
     one, as ``t`` is a layer, ``E`` the embedding and ``L`` the loss.
 
     Raises:
-        ConfigError: a number of chunks that is no multiple of ``stages``, another number of layers than ``layers``, or
-            a chunk without any.
+        ConfigError: another letter, a number of chunks that is no multiple of ``stages``, another number of layers than
+            ``layers``, or a chunk without any.
     """
     chunks = _chunks(layout)
     plain = "|".join(chunks)

@@ -357,8 +357,8 @@ class Script:
 
     def _perhaps(self, what: str, ways: Sequence[Callable[[], object]]) -> Status:
         """Follow each of several ways from the present state, as any of them may be taken; variables that differ after
-        them become unknown, with ``what`` (what is not known, with its line) as the reason. Return None: the status is
-        not known.
+        them become unknown, with ``what`` (what is not known, with its line) as the reason, unless they were defined
+        beforehand. Return None: the status is not known.
 
         Commands that the ways call are collected as conditional. A way that ends the script is left out, as whoever
         runs the script to its end does not take it. If all ways leave, this raises the ``_Leave`` of one of them,
@@ -383,7 +383,8 @@ class Script:
 
     def _join(self, others: Iterable[Variables], why: str) -> Status:
         """Make unknown the variables that differ between the present state and the other ones, with ``why`` as the
-        reason; return None, as the status is not known."""
+        reason, but for those defined beforehand, which have that value again; return None, as the status is not
+        known."""
         for other in others:
             for name in sorted({*self.variables, *other}):
                 if self.variables.get(name) != other.get(name):
@@ -396,8 +397,8 @@ class Script:
         self.variables[name] = self._definitions.get(name, shell_words.unknown(name, why))
 
     def _forget(self, names: Iterable[str], node: Node) -> Status:
-        """Make variables unknown that the command of a node may set to anything; return None, as its status is not
-        known."""
+        """Make variables unknown that the command of a node may set to anything, but for those defined beforehand,
+        which have that value again; return None, as its status is not known."""
         for name in names:
             self._set_unknown(name, _at(node, _words_of(node)))
         return None
@@ -406,7 +407,8 @@ class Script:
         """Make every variable unknown, as a statement may have set any, and note that ``what`` is not followed; return
         None, as its status is not known.
 
-        Variables are all that have a value, and those that the statement or the body of any function assigns.
+        Variables defined beforehand have that value again; the others are all that have a value, and those that the
+        statement or the body of any function assigns.
         """
         for name in [*self.variables, *_assigned_in("\n".join(map(_text_of, [node, *self._bodies])))]:
             self._set_unknown(name, _at(node, what))
