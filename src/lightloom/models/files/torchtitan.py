@@ -278,8 +278,8 @@ def stage_blocks(job: JobConfiguration, layers: int, pins: StatedStrategy) -> tu
 def _ends(job: JobConfiguration) -> tuple[int, int]:
     """Return the numbers of layers that the embedding and the head count as:
     ``pipeline_parallel_first_stage_less_layers`` and ``pipeline_parallel_last_stage_less_layers``, 1 where the file
-    leaves one out."""
-    first, last = (job.get(f"pipeline_parallel_{end}_stage_less_layers", int, *_PLACES) for end in ("first", "last"))
+    leaves one out. ConfigError below 0."""
+    first, last = (job.count(f"pipeline_parallel_{end}_stage_less_layers", least=0) for end in ("first", "last"))
     return ENDS[0] if first is None else first, ENDS[1] if last is None else last
 
 
