@@ -40,8 +40,8 @@ Paths = dict[tuple[str, str], Any]
 
 
 def dispersion_settings(dispersion: Dispersion) -> dict[str, float]:
-    """Return a dispersion as settings of the models, by name: ``wl0`` in µm, ``slope`` in radians per µm,
-    ``effective_index`` and ``group_index``."""
+    """Return a dispersion as settings of the models, by name: ``wl0`` in µm, ``slope`` of the couplers' mixing angle in
+    radians per µm, ``effective_index`` and ``group_index``."""
     lengths = {"wl0": dispersion.wavelength * _MICRO, "slope": dispersion.coupler_slope / _MICRO}
     return lengths | attributes(dispersion, "effective_index group_index")
 
@@ -55,9 +55,12 @@ def models() -> dict[str, Any]:
     """Return models for SAX of all devices by name: ``mzi``, ``phase``, ``guide``, ``amplifier`` and ``unit``.
 
     Each is a function from the wavelength ``wl`` in µm and settings to S-parameters by pairs of ports, without
-    reflections; ports are ``in0`` and ``out0``, of ``mzi`` also ``in1`` and ``out1``. Settings have the assumptions of
-    `Dispersion` as defaults, in radians and µm. The first three are reciprocal; amplifiers and units pass light
-    forwards only, with an amplitude of ``gain`` and ``slope`` at every wavelength.
+    reflections; ports are ``in0`` and ``out0``, of ``mzi`` also ``in1`` and ``out1``. Settings are those of
+    `Dispersion` by the names of `dispersion_settings`, with its defaults, and, 0 where not told: ``theta`` (π by
+    default) and ``phi`` in radians at ``wl0``, ``theta_length`` and ``phi_length``, by which their arms are too long,
+    and ``length`` of the column, in µm, of ``mzi``; ``phase`` in radians at ``wl0``; ``length`` of ``guide`` in µm. The
+    first three are reciprocal; amplifiers and units pass light forwards only, with an amplitude of ``gain`` and
+    ``slope`` (1 by default) at every wavelength.
 
     Raises:
         ImportError: JAX is not installed, which SAX brings along.
@@ -142,7 +145,8 @@ def chip_netlist(
     """Return the netlist of a whole averager for SAX, a dict of ``instances``, ``connections`` and ``ports``: ports
     ``in0``, ... are the senders' lanes, ``out0``, ... the receivers'.
 
-    Blocks shorter than their part end in waveguides. Lanes that connect to nothing have no port.
+    Behind each output of a block stands an amplifier, behind each of a layer also a ``unit``. Blocks shorter than their
+    part end in waveguides. Lanes that connect to nothing have no port.
 
     Args:
         averager: the meshes of P, the layers and T.
@@ -222,10 +226,11 @@ class _NetlistBuilder:
         self.add(name, "mzi", **heaters, **lengths, **dispersion_settings(self.dispersion))
 
     def part(self, name: str, part: Part, starts: dict[int, str], seed: int) -> dict[int, str]:
-        """Add the blocks of a part, each with its gains, and return the ports of the lit outputs, by the output's
-        number.
+        """Add the blocks of a part, with an amplifier of the block's gain behind each output, and return the ports of
+        the lit outputs, by the output's number.
 
-        Blocks shorter than the part end in waveguides.
+        Outputs are lit if light from ``starts`` can come to them. Waveguides between block and amplifiers make blocks
+        of fewer columns as long as the part.
 
         Args:
             name: start of the instances' names.
@@ -256,7 +261,8 @@ class _NetlistBuilder:
         return ends
 
     def block(self, prefix: str, block: MappedMatrix, starts: dict[int, str], seed: int) -> dict[int, str]:
-        """Add V†, Σ and U of one block, without its gains, and return the ports of the lit outputs, by their number.
+        """Add V†, Σ (one interferometer to each lit mode) and U, where it has one, of a block, without its gains, and
+        return the ports of the lit outputs, by their number.
 
         ``starts`` are ports in front of the block by the number of its input, ``prefix`` starts the instances' names,
         and ``seed`` draws the lengths of the arms.

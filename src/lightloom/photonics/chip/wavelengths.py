@@ -71,7 +71,8 @@ class Dispersion:
         """Return the phase in radians of waveguides at ``wavelength``, less that at the wavelength at which the mesh
         was set.
 
-        ``length`` and ``wavelength`` are in metres; the result has the shape of ``length``.
+        It is 2π (n(λ)/λ - n(λ0)/λ0) · length with n to first order, as in the function `guide_phase`. ``length`` and
+        ``wavelength`` are in metres; the result has the shape of ``length``.
         """
         lengths = np.asarray(length, np.float64)
         return np.asarray(guide_phase(wavelength, lengths, self.wavelength, self.effective_index, self.group_index))
@@ -80,7 +81,8 @@ class Dispersion:
 def guide_phase(wl: Any, length: Any, wl0: float, effective_index: float, group_index: float) -> Any:
     """Return the phase of waveguides at wavelength ``wl`` less that at ``wl0``, in radians; all lengths have one unit.
 
-    The effective index changes to first order of the wavelength. Arrays of NumPy and of JAX are taken.
+    It is 2π (n / wl - effective_index / wl0) · length, where the effective index changes to first order: n =
+    effective_index - (group_index - effective_index) (wl - wl0) / wl0. Arrays of NumPy and of JAX are taken.
 
     Args:
         wl: wavelength in vacuum.
@@ -103,7 +105,8 @@ def at_wavelength(ideal: Ideal, wavelength: float, dispersion: Dispersion, seed:
     """Return a mesh or mapped meshes as light of another wavelength meets them: the same phases on devices that err.
 
     A `Mesh` gives a `DisturbedMesh`, a `MappedMatrix` a `DisturbedMatrix`, `MappedBlocks` give `DisturbedBlocks`.
-    Nothing else errs than what the wavelength changes.
+    Couplers, heaters and the arms that are too long err, and nothing else; the phase of the columns' own length, which
+    is common to all paths, is left out.
 
     Args:
         ideal: the phases as designed.
