@@ -160,8 +160,9 @@ class DigitReceiver:
         """Return the effective number of bits of a converter whose noise alone makes the share ``word_error`` of words
         wrong.
 
-        It need not be whole. The noise of a converter of E bits whose range is the N(R-1) steps between sums is range /
-        (2^E sqrt 12).
+        It need not be whole. All N(R-1)+1 sums of a digit count as equally likely, and a sum is wrong if Gaussian noise
+        moves it by more than half a step. The noise of a converter of E bits whose range is the N(R-1) steps between
+        sums is range / (2^E sqrt 12).
         """
         levels = self.sum_levels
         digit = -np.expm1(np.log1p(-word_error) / self.digits)
@@ -172,7 +173,7 @@ class DigitReceiver:
         """Return the intensities of a digit's R levels as shares of the highest, [R], ascending and evenly spaced up to
         1.
 
-        The lowest is given by the extinction ratio.
+        The lowest is 10^(-extinction_db / 10).
         """
         lowest = 10 ** (-self.extinction_db / 10)
         shares: Floats = lowest + (1 - lowest) * np.arange(self.levels) / (self.levels - 1)
@@ -185,8 +186,8 @@ class DigitReceiver:
         return float(self.responsivity * power * (shares[1] - shares[0]))
 
     def noise_variance(self, power: float, counts: Ints) -> Floats:
-        """Return the variance in A² of the photocurrent of sums of powers on one photodiode: thermal, shot, intensity
-        noise and levelling.
+        """Return the variance in A² of the photocurrent of sums of powers on one photodiode: thermal and shot noise,
+        and intensity noise and levelling, which are shares of each server's own power.
 
         Args:
             power: power of a server's highest level at the detector, in watts.

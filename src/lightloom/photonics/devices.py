@@ -50,6 +50,9 @@ def mzi(
 ) -> Complex:
     """Return transfer matrices T(θ, φ) of Mach-Zehnder interferometers, shape [..., 2, 2]; arguments broadcast.
 
+    T = √transmission · i e^{iθ/2} [[e^{iφ} bar, cross], [e^{iφ} conj(cross), -conj(bar)]] with the amplitudes of
+    `bar_and_cross`, for ideal couplers sin θ/2 and cos θ/2.
+
     Args:
         theta: phase between the couplers, in radians.
         phi: phase at the upper input, in radians.

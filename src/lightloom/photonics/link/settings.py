@@ -38,7 +38,8 @@ RANGES: Mapping[str, tuple[float, float, str]] = {
 
 
 def _option(default: Any, unit: str, words: str, name: str | None = None) -> Any:
-    """Return a dataclass field of `Link` that an option sets, with its default, unit and help.
+    """Return a dataclass field of `Link` that an option sets, with its default, and its unit, help and name as metadata
+    ``unit``, ``help`` and ``name``.
 
     Args:
         default: value of the field.
@@ -185,8 +186,8 @@ def ideal(link: Link) -> Link:
 
 
 def only(link: Link, part: str) -> Link:
-    """Return the link with every part of `PARTS` ideal but ``part``, which is one of its keys, such as ``mesh
-    loss``."""
+    """Return the link with every part of `PARTS` ideal but ``part``, which is one of its keys, such as ``mesh loss``;
+    any other is a KeyError."""
     return replace(ideal(link), **{name: getattr(link, name) for name in PARTS[part]})
 
 
