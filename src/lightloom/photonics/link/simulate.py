@@ -67,8 +67,9 @@ class Senders:
     def draw(cls, servers: int, signals: int, link: Link, rng: np.random.Generator) -> Senders:
         """Return the drawn errors of the lanes of one fabrication: ``signals`` lanes of each of ``servers`` servers.
 
-        ``amplitude`` is the field relative to the design, from the errors of power and polarisation; ``skew`` is the
-        time of arrival in symbols, limited to one symbol early or late. Both are [servers, signals].
+        ``amplitude`` is the field relative to the design, √(1 + power error) · cos(angle of polarisation), with
+        Gaussian errors; ``skew`` is the time of arrival in symbols, limited to one symbol early or late. Both are
+        [servers, signals].
         """
         power, angle, late = rng.normal(size=(3, servers, signals))
         amplitude = np.sqrt(np.maximum(1 + link.power_error * power, 0.0)) * np.cos(link.polarisation * angle)
@@ -81,7 +82,8 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
 
     Consecutive words are consecutive symbols of every lane; the row of a lane is server · signals + signal, most
     significant first. With intensity modulation, powers and not fields are proportional to the levels. A skewed lane
-    reads a share of the symbol before (if it is late) or behind its own, where the last word stands before the first.
+    reads the share sin²(π/2 · skew) of the symbol before (if it is late) or behind its own, where the last word stands
+    before the first.
 
     Args:
         codes: codes of the servers, [servers, words].
@@ -175,8 +177,10 @@ class Units:
     def transfer(self, arguments: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
         """Return the outputs [units, words] of arguments [units, words], both amplitudes; negative arguments give 0.
 
-        With ideal clipping outputs equal arguments, up to the ceiling if the units saturate; limiting units give a sine
-        of them that ends at the ceiling, or just below it where values are kept. The arguments may be overwritten.
+        With ideal clipping outputs equal arguments, up to the ceiling if the units saturate; limiting units give
+        ceiling · sin(π/2 · argument / ceiling) where they decide a bit, else ceiling · h · sin(swing · argument /
+        ceiling), with the link's ``swing`` and the height h that `linear_height` fits to it; beyond the ceiling the
+        argument counts as the ceiling. The arguments may be overwritten.
         """
         np.maximum(arguments, 0, out=arguments)
         if link.unit == "clip":
@@ -192,7 +196,8 @@ def sent_on(outputs: NDArray[np.float32], link: Link) -> NDArray[np.float32]:
     """Return the fields with which modulators at null send on the outputs of the last layer to T, the matrix that
     divides them among the servers, in units of full scale.
 
-    Outputs of both signs are limited to -1 to 1; limiting modulators give a sine of them.
+    Outputs of both signs are limited to -1 to 1; limiting modulators send h · sin(swing · output), with the link's
+    ``swing`` and the height h of `linear_height`.
     """
     limited = np.clip(outputs, -1, 1)
     if link.unit == "clip":
@@ -204,9 +209,9 @@ def units_of(network: LayeredNetwork, function: AveragingFunction, light_units: 
     """Return the units of every hidden layer, in the order of the light: which decide bits, and their ceilings in
     amplitude.
 
-    A clipped unit decides a bit if every argument lies at least 0.25 below 0 or above 1, tried on all points of the
-    grid or on 65,536 random ones if it has more. A ceiling is 1 for clipped units, else the signal's full scale, over
-    the signal that amplitude 1 stands for.
+    A clipped unit decides a bit (units without clipping never do) if every argument, as a signal, lies at least 0.25
+    below 0 or above 1, tried on all points of the grid or on 65,536 random ones if it has more. A ceiling is 1 for
+    clipped units, else the signal's full scale, over the signal that amplitude 1 stands for.
 
     Args:
         network: the averaging network.
@@ -237,7 +242,7 @@ NEAR = 2
 def draw_words(servers: int, bits: int, count: int, rng: np.random.Generator) -> Ints:
     """Return random codes [servers, count]: each word, a column, is uniform or near-equal with equal odds.
 
-    The codes of a near-equal word are within 2 of a common code.
+    The codes of a near-equal word are a common one plus -2 to 2 each, cut to the range of ``bits``.
     """
     largest = (1 << bits) - 1
     codes = rng.integers(0, largest + 1, (servers, count))
@@ -306,8 +311,10 @@ def calibrated(
         target: the designed real matrix with its gains, [outputs, inputs].
         designed: designed amplitude gains behind it, [outputs].
         statistics: of its inputs over known words; only ``words`` uses them.
-        how: ``none`` keeps the design; ``rows`` sets gains; ``levels`` also the levels of inputs; ``words`` gains and
-            biases. With ``rows`` and ``words``, a row that fits no positive gain keeps its own.
+        how: ``none`` keeps the design; ``rows`` sets gains so that the elements of each row fit those of ``target``;
+            ``levels`` also the levels of inputs; ``words`` sets gains that fit the outputs over the known words, and
+            biases that make their means right. With ``rows`` and ``words``, a row that fits no positive gain keeps its
+            own.
 
     Returns:
         The amplitude gains, [outputs]; the corrections to add to biases, [outputs], 0 except with ``words``; and the
@@ -380,7 +387,8 @@ class Chip:
 
     @property
     def lane_share(self) -> float:
-        """Power of a server's lane at P, relative to that of full scale: what P needs without amplifiers."""
+        """Power of a server's lane at P, relative to that of full scale, which P needs without amplifiers: the square
+        of its largest amplitude gain."""
         return float(self.mapped.preprocessing.gains.max()) ** 2
 
 
