@@ -524,7 +524,8 @@ class FabricatedLink:
         """Return the codes that the servers receive for codes [servers, words] that they send: [servers, words].
 
         Noise is drawn from ``rng``. The largest powers on the chip so far are kept in ``peaks``, by place, relative to
-        full scale.
+        full scale: ``server lanes at P``, ``meshes`` (in front of the gains) and, with optical gain, ``amplifiers, bias
+        subtracted behind them`` and ``... before them``.
         """
         chip, link, words = self.chip, self.link, codes.shape[1]
         lanes = modulate(codes, chip.mapped.arguments.bits, link, self.senders, rng)

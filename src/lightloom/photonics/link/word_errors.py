@@ -128,9 +128,10 @@ def word_errors(
     """Send words through several fabrications of a link, and return the wrong ones of each.
 
     A word, one code of each server, is wrong if any server receives another code than the exact rounded mean. Equal
-    seeds draw equal words and fabrications, whatever the link: links can be compared in pairs. The result also has the
-    words of each fabrication that servers receive differently, the largest power by place, relative to full scale, and
-    the largest factor by which calibration raised the power of a lane or of a unit's output.
+    seeds draw equal words and fabrications, whatever the link: links can be compared in pairs. Beside the number of
+    wrong words of each fabrication, ``wrong``, the result has that of words which servers receive differently,
+    ``split``, the largest power by place, relative to full scale, ``peaks``, and the largest factor by which
+    calibration raised the power of a lane or of a unit's output, ``raised``, at least 1.
 
     Args:
         chip: the averager's chip as designed.

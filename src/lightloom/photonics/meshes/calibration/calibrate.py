@@ -94,7 +94,8 @@ def _learn_states_from_inputs(chip: Chip, phases: Floats, scores: Floats) -> Non
 
 
 def _score_next(wiring: Wiring, device: int, mode: int, seen: Floats, ends: Ints, scores: Floats) -> None:
-    """Raise or lower the score of the next interferometer on waveguide ``mode`` by what its two outputs have seen.
+    """Raise or lower the score of the next interferometer on waveguide ``mode`` by what was seen at the outputs of its
+    bar and its cross state, the former less the latter.
 
     Args:
         wiring: places of the interferometers.
