@@ -290,8 +290,8 @@ class _CountedChip:
 
 
 def default_settings(devices: int, inputs: int, outputs: int) -> int:
-    """Return the number of settings at which ten powers are measured for each of six unknowns an interferometer; at
-    least 12."""
+    """Return the number of settings at which ten powers are measured for each of six unknowns an interferometer,
+    rounded up, at least 12; a setting measures the powers of all `probe_vectors` at every output."""
     powers: int = probe_vectors(inputs).shape[1] * outputs
     return max(_LEAST_SETTINGS, -(-_POWERS_PER_UNKNOWN * 6 * devices // powers))
 
@@ -319,6 +319,9 @@ def measure_powers(chip: Chip, count: int, designed: Floats, seed: int) -> Measu
     Random phases show every device, near-designed ones show those that matter as light will pass them. Settings are
     rounded to the chip's resolution. The first setting is a near-designed one; these differ from the designed phases by
     0.7 rad (standard deviation).
+
+    The result holds the ``settings`` [count, 2, devices], the input fields ``vectors`` and the ``powers`` [count,
+    outputs, vectors].
 
     Args:
         chip: the chip to measure.
@@ -419,13 +422,15 @@ def try_calibration(
     ideal: Ideal, non_idealities: NonIdealities, conditions: Conditions, seed: int, advance: Advance = ignore
 ) -> Trial:
     """Fabricate a chip, calibrate it, age it and calibrate it again from its twin, and return its errors at each stage:
-    relative to the norm of the matrix, ``before`` and ``after`` the calibration, with every error known (``limit``),
-    ``aged`` and ``renewed`` (None without aging).
+    relative to the norm of the matrix, ``before`` (at the phases as designed) and ``after`` the calibration, with every
+    error known (``limit``), ``aged`` and ``renewed`` (None without aging). The result also has the ``calibration``, its
+    ``cpu_seconds``, and the chip's matrices ``before_matrix`` and ``after_matrix``.
 
     Args:
         ideal: the phases as designed.
         non_idealities: errors with which the devices are drawn.
-        conditions: how the chip is measured; it is aged if they say so.
+        conditions: how the chip is measured; it is aged if they say so, and with unknown offsets its phase errors are
+            drawn anew from a whole turn first.
         seed: seed of the devices and of the measurements.
         advance: called with 1 for every step of the first fit.
 

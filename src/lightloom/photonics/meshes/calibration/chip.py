@@ -91,8 +91,8 @@ class SimulatedChip:
         self._fabricated = _with_errors(self._fabricated, lambda old: old + radians * self._rng.normal(size=old.shape))
 
     def truth(self) -> Twin:
-        """Return the twin that has every error of the chip, with the mean of its losses in place of each; it is what a
-        fit seeks."""
+        """Return the twin that has every error of the chip, with the mean of its losses, in dB, in place of each (phase
+        errors of V†'s outputs are in φ of Σ, those of the chip's outputs left out); it is what a fit seeks."""
         chip = self._fabricated
         if isinstance(chip, DisturbedMesh):
             parts = [chip.fabrication]
