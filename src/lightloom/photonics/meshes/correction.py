@@ -165,8 +165,8 @@ def within_reach(bar_power: Floats, couplers: Floats) -> tuple[Floats, Mask]:
 
 
 def pass_phases_on(wiring: disturb.Wiring, wanted: Floats, half: Floats, added: Floats) -> tuple[Floats, Floats]:
-    """Return φ of every MZI [devices] and the phases left on every waveguide [waveguides], in radians, so that each
-    column agrees with the ideal one.
+    """Return φ of every MZI, from 0 to 2π, [devices] and the phases to add to those at the end of every waveguide
+    [waveguides], in radians, so that each column agrees with the ideal one.
 
     Args:
         wiring: places of the interferometers.

@@ -28,7 +28,8 @@ def decompose(matrix: ArrayLike, kind: Kind = "rectangular", *, tolerance: float
         matrix: real or complex unitary matrix [outputs, inputs]; for a triangle it may be tall with orthonormal columns
             (fewer inputs than modes) or wide with orthonormal rows.
         kind: layout of the mesh, ``rectangular`` or ``triangular``.
-        tolerance: largest deviation from a unitary matrix.
+        tolerance: largest absolute value that nulling may leave beside the diagonal, and largest deviation of the
+            magnitudes on it from 1.
 
     Raises:
         ConfigError: the argument is not a finite matrix, or this kind of mesh cannot have its shape.

@@ -354,7 +354,7 @@ def phase_free_error(matrix: Fields, target: Fields, *, real: bool = False) -> f
 
     M is ``matrix`` and H is ``target``, [outputs, inputs] both. For unitary matrices of N modes this is ‖M H† -
     diag(phases)‖ / √N, to second order. With ``real``, receivers detect real parts, and light in quadrature is no
-    error: ‖Re(g D M) - H‖ / ‖H‖, H being real.
+    error: ‖Re(g D M) - H‖ / ‖H‖, H being real, with the D and g that are best without ``real``.
     """
     difference = _aligned(matrix, target)[0] - target
     return float(np.linalg.norm(difference.real if real else difference) / np.linalg.norm(target))
@@ -390,8 +390,9 @@ def program(
         steps: most steps, 60 by default.
 
     Returns:
-        Settings to command in radians, with crosstalk, efficiencies and offsets made up for, and the relative error in
-        the twin before the first step and after each.
+        Settings to command in radians, with crosstalk, efficiencies and offsets made up for, and ‖g D M - H‖ / ‖H‖ in
+        the twin (`phase_free_error`; with ``real``, imaginary parts count a tenth) before the first step and after
+        each.
 
     Raises:
         ConfigError: the twin's crosstalk is above 0.1 (a negative one counts as 0).
