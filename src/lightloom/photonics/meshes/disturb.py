@@ -42,7 +42,8 @@ def fabricate(
     ``shape`` is the number of MZIs, or (fabrications, MZIs), which puts an axis of fabrications in front of all arrays;
     ``outputs`` is the number of output phases of a mesh. Errors are Gaussian with the standard deviations of
     ``non_idealities``, about 0 or, of heaters, an efficiency of 1; losses are spread about ``loss_db`` and at least 0
-    dB.
+    dB, and are given as power transmissions. Those of θ and φ, and of the first and the second coupler, are rows 0 and
+    1 of [..., 2, MZIs].
     """
     sizes = np.atleast_1d(shape)
     drawn = rng.normal(size=(5, *sizes))
@@ -186,7 +187,8 @@ def on_devices(ideal: Ideal, non_idealities: NonIdealities, fabrication: Fabrica
 
 
 def quantised(phases: Floats, bits: int) -> Floats:
-    """Return phases in radians rounded to the nearest multiples of 2π/2^bits; 0 bits leave them unchanged."""
+    """Return phases in radians rounded to the nearest multiples of 2π/2^bits; 0 bits leave them unchanged. The result
+    is not reduced modulo 2π."""
     if bits == 0:
         return phases
     step = 2 * np.pi / 2**bits
@@ -396,7 +398,8 @@ def monte_carlo(
     Args:
         network: meshes or mapped matrices, in the order of the light.
         non_idealities: errors with which their devices are drawn.
-        evaluate: takes one fabrication of all of them and a generator, and returns a value such as an accuracy.
+        evaluate: takes the list of one fabrication of each, in that order, and the generator that drew them, and
+            returns a value such as an accuracy.
         draws: number of fabrications.
         seed: seed of the fabrications and of the generators.
 
@@ -429,7 +432,8 @@ def sweep(
         network: meshes or mapped matrices, in the order of the light.
         parameter: field of `NonIdealities` to change.
         values: its values, in the unit of the field.
-        evaluate: takes one fabrication of all of ``network`` and a generator, and returns a value such as an accuracy.
+        evaluate: takes the list of one fabrication of each matrix, in that order, and the generator that drew them, and
+            returns a value such as an accuracy.
         base: values of all other fields; None means ideal devices.
         draws: number of fabrications for each value.
         seed: seed of the fabrications, the same for all values.
