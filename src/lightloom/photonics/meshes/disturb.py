@@ -426,7 +426,7 @@ def sweep(
     """Return a JSON document of :func:`monte_carlo` for each of several values of one non-ideality.
 
     ``{"schema", "parameter", "draws", "seed", "mzis", "rows": [{"value", "mean", "standard_deviation", "least",
-    "largest"}]}``, a row for each value in the given order.
+    "largest"}]}``, a row for each value in the given order; ``mzis`` counts those of all matrices.
 
     Args:
         network: meshes or mapped matrices, in the order of the light.
