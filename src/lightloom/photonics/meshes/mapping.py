@@ -156,8 +156,9 @@ def map_matrix(
             three are exact; paths of light through the square meshes of ``svd`` are the most alike, so it bears loss
             best. ``sigma-u`` is the paper's approximation Σ_a · U_a of a square matrix (eq. 4 to 6) with N(N+1)/2 MZIs.
         kind: layout of square meshes; others are triangular.
-        gains: ``rows`` for a gain of each output, or ``common`` for amplification of every output by the largest
-            singular value (of ``sigma-u``, the largest row scale), at least 1.
+        gains: ``rows`` for a gain of each output (that of `row_gains`; of ``sigma-u`` the row's scale, 1 where that is
+            0), or ``common`` for amplification of every output by the largest singular value (of ``sigma-u``, the
+            largest row scale), at least 1.
 
     Raises:
         ConfigError: the argument is not a finite matrix, or ``sigma-u`` is given one that is not square (`map_blocks`
@@ -192,8 +193,8 @@ def map_matrix(
 def row_gains(matrix: ArrayLike) -> Floats:
     """Return the amplitude gain behind each output of a mapped ``matrix`` W, [outputs].
 
-    It is r_i s for r_i = |row i| (1 for a row of zeros) and s = the largest singular value of diag(1/r) W (1 if all is
-    0), so that the passive remainder diag(1/(r s)) W has singular values of at most 1.
+    It is r_i s for the Euclidean length r_i of row i (1 for a row of zeros) and s = the largest singular value of
+    diag(1/r) W (1 if all is 0), so that the passive remainder diag(1/(r s)) W has singular values of at most 1.
 
     Raises:
         ConfigError: the argument is not a finite matrix.
