@@ -81,7 +81,8 @@ def mzi_count(kind: Kind, inputs: int, outputs: int) -> int:
 @cache
 def layout(kind: Kind, inputs: int, outputs: int) -> Layout:
     """Return the positions of the MZIs of a mesh of that kind, ordered by column, then by mode: ``columns``, upper
-    ``modes``, and ``chains``, the indices of the MZIs along diagonals.
+    ``modes``, and ``chains``, the indices of all MZIs by diagonal, from that of the smallest column less mode on, along
+    each with the light.
 
     Results are cached, and their arrays shared and read-only.
 

@@ -12,7 +12,8 @@ USAGE = "usage: python -m lightloom.photonics.onn rival NAME FOLDER | compare FI
 def main(arguments: list[str]) -> str | int:
     """Run the command of these arguments, and return 0, or the usage or an error message if it failed.
 
-    Commands are ``rival NAME FOLDER``, ``compare FILE`` and ``aware FILE``.
+    Commands are ``rival NAME FOLDER``, which trains a network and keeps it (`compare.train_and_keep`), and ``compare
+    FILE`` and ``aware FILE``, which write their comparison to a JSON file.
     """
     try:
         match arguments:

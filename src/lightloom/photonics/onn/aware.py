@@ -62,11 +62,8 @@ def recipe(arm: str, seed: int, budget: float = BUDGET) -> TrainingRecipe:
     """Return the recipe of one training of the comparison (4 servers of 4 bits) for ``budget`` CPU seconds, 20 by
     default.
 
-    ``arm`` is ``unaware``, trained on undisturbed weights throughout, or ``aware``, trained in its second half through
-    meshes with phase errors of 6e-3 rad.
-
-    Raises:
-        UnknownNameError: there is no such arm.
+    ``arm`` is ``unaware``, trained on undisturbed weights throughout, or (any other) ``aware``, trained in its second
+    half through meshes with phase errors of 6e-3 rad.
     """
     if arm not in ARMS:
         raise UnknownNameError("arm", arm, ARMS)
