@@ -166,7 +166,8 @@ def write(path: Path, budget: float = BUDGET, advance: Advance = ignore) -> None
     """Write the document of `compare_trainings` to a JSON file after every training; trainings in the file are not
     repeated.
 
-    ``budget`` is the CPU seconds of each training, 20 by default; ``advance`` is called with 1 after every training.
+    ``budget`` is the CPU seconds of each training, 20 by default; ``advance`` is called with 1 after every training,
+    those done before included.
 
     Raises:
         ConfigError: the file holds something else, or trainings with another budget, or cannot be written.

@@ -92,7 +92,8 @@ def train_and_keep(name: str, folder: Path, advance: Advance = ignore) -> Traine
 def keep(trained: Trained, name: str, folder: Path) -> None:
     """Write the network of a training to ``folder`` as ``name``.npz in float32, and its log as ``name``.json.
 
-    The accuracy in the log is that of the float64 network.
+    The log has the fields of ``trained.to_json()`` beside ``schema`` and ``provenance``; its accuracy is that of the
+    float64 network.
     """
     n = trained.network
     weights, biases, scales = (
@@ -121,7 +122,8 @@ TARGET_AREA = 0.02
 
 
 def contenders() -> Iterator[tuple[str, str, LayeredNetwork, int]]:
-    """Yield the networks of scenario 1 to compare: trained ones whose weights are stored, then the constructed ones.
+    """Yield the networks of scenario 1 (4 servers, 8 bits) to compare: trained ones whose weights are stored, then the
+    constructed ones.
 
     Each is a tuple of its name, its origin (``trained`` or ``constructed``), the network, and its number of MZIs.
     """
@@ -136,7 +138,8 @@ def contenders() -> Iterator[tuple[str, str, LayeredNetwork, int]]:
 
 def compare_networks(known: Iterable[dict[str, Any]] = (), advance: Advance = ignore) -> Iterator[Any]:
     """Yield the JSON document of the comparison so far, after every network: noise limits (99.99 %) and error rates of
-    the ``networks``, and the ``verdict`` (`verdict`) on them.
+    the ``networks``, the ``verdict`` (`verdict`) on them, the ``sigmas``, the numbers of ``evaluations`` behind a
+    ``limit`` and a point of the ``curve``, and the ``bound``, the noise on the inputs alone that no network can bear.
 
     Every signal has Gaussian noise relative to its own full scale, with the same draws for all networks; error rates,
     shares from 0 to 1, are those at the 24 standard deviations of `SIGMAS`, from 1e-4 to 3e-2. A network of 10^5 MZIs

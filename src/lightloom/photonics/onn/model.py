@@ -214,8 +214,8 @@ class OpticalNetwork(nn.Module):
 
     @torch.no_grad()
     def full_scales(self, light: Tensor, chunk: int = 8192) -> list[Tensor]:
-        """Return the largest magnitude of every signal without noise over the inputs ``light`` (n, K), a tensor a
-        layer.
+        """Return the largest magnitude of every signal without noise over the inputs ``light`` (n, K), a tensor
+        (signals,) a layer.
 
         Layers are the hidden ones, then the outputs; ``chunk`` inputs are passed at a time.
         """

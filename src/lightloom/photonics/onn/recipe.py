@@ -147,7 +147,8 @@ class TrainingRecipe:
         The default of either level is scenario 1 (4 servers a group, 8 bits) with two matrices of 64 x 64 more, after
         the first layer and before the last, every matrix approximated in Cayley form. In level 1, an error of the last
         output counts as often as it has levels between two digits. Epochs follow from the size of each grid unless
-        ``epochs`` or ``cpu_seconds`` are given. ``options`` are fields that replace those of both recipes.
+        ``epochs`` or ``cpu_seconds`` are given. ``options`` are fields that replace those of both recipes, except
+        ``output_weights``, which follow from the level.
 
         Raises:
             ConfigError: an option is out of range.

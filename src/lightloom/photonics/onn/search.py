@@ -81,8 +81,8 @@ def search(
         depths: numbers of hidden layers.
         budget: epochs of the last round, which trains one network; each earlier round trains twice as many networks for
             half as long.
-        folder: where finished trials and the current one are stored, so that an interrupted search can resume; None
-            stores none.
+        folder: where finished trials (``search.json``) and the checkpoint of the current one are stored, so that an
+            interrupted search can resume; None stores none.
         advance: called with the epochs done since the last call, up to `work` in all.
         options: fields of every recipe (`TrainingRecipe`): seed, noise, nonlinearity, ...
 
