@@ -53,7 +53,8 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
     Raises:
         UnknownNameError: the family, the row of Table II or an option of a link does not exist; the message says which
             do.
-        ConfigError: an option cannot be parsed, or a file is not a network for these servers, bits and rounding.
+        ConfigError: an option cannot be parsed, ``table2`` is asked for other than 16 bits, or a file is not a network
+            for these servers, bits and rounding.
         UnsupportedError: no construction tolerates the noise.
     """
     family, _, rest = spec.partition(":")

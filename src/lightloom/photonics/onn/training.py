@@ -30,8 +30,8 @@ from lightloom.photonics.onn.recipe import Curriculum, TrainingRecipe
 def output_loss(outputs: Tensor, ideal: Tensor, recipe: TrainingRecipe) -> Tensor:
     """Return the loss of the first phase: weighted square errors of raw outputs (batch, M) beyond the recipe's margin.
 
-    They are summed over the outputs and averaged over the batch, in levels squared; ``ideal`` (batch, M) are the ideal
-    levels.
+    They are weighted by the recipe's ``output_weights`` (1 each where None), summed over the outputs and averaged over
+    the batch, in levels squared; ``ideal`` (batch, M) are the ideal levels.
     """
     deviation = ((outputs - ideal).abs() - recipe.margin).clamp_min(0) if recipe.margin else outputs - ideal
     squares = deviation.square()
@@ -86,8 +86,8 @@ class Checkpoint:
         return dict(state)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Write the state of the training and its recipe to ``checkpoint.pt`` in the folder atomically, and note the
-        time.
+        """Write the state of the training and its recipe to ``checkpoint.pt`` in the folder atomically, and keep the
+        time (`time.monotonic`) as ``saved``.
 
         Raises:
             ConfigError: the folder cannot be written to.
@@ -167,7 +167,8 @@ def train(
         recipe: everything that the result depends on.
         folder: where a checkpoint is stored during the training; an interrupted training resumes from it, with the same
             result. None stores none.
-        advance: called with the work done since the last call, in epochs, or in CPU seconds if these are the budget.
+        advance: called with the work done since the last call, in epochs, or in CPU seconds if these are the budget;
+            first with that of the checkpoint.
         keeps_checkpoint: whether the checkpoint stays when the training has ended, with its last state; the same call
             then returns the same result at once.
 
