@@ -184,8 +184,9 @@ def fabricate_averagers(mapped: MappedAverager, devices: NonIdealities, rng: Rng
 def averagers_of(mapped: MappedAverager, drawn: list[Matrices], setting: Setting = "levels") -> FabricatedAveragers:
     """Return averagers made of fabricated matrices of P, the layers and T, with levels and gains set.
 
-    The result holds the real matrices [count, outputs, inputs] from one detection to the next, P and the first layer
-    together and the last layer and T together, and the gains [count, outputs] of every layer as set.
+    The result holds the real matrices [count, outputs, inputs] from one detection to the next, those of the ``hidden``
+    layers (the first one with P) and the ``last`` layer with T, T alone as ``splitting``, and the amplitude ``gains``
+    [count, outputs] of every layer as set.
 
     Args:
         mapped: the meshes as designed.
@@ -270,7 +271,7 @@ class Tolerance:
         """Return the request with one error alone, of that value; the word error rate stays.
 
         ``name`` is ``phase-error``, ``coupler-error``, ``loss``, ``loss-spread``, ``crosstalk`` or ``dac-bits``,
-        without noise of amplifiers then, or ``power`` in watts, with ideal devices.
+        without noise of amplifiers then, or ``power`` in watts, with ideal devices; any other is a KeyError.
         """
         if name == POWER:
             return replace(self, devices=NonIdealities(), full_scale=value)
@@ -656,7 +657,7 @@ def largest_alone(
 def _tolerates(mapped: MappedAverager, request: Tolerance, seed: int) -> bool:
     """Return True where the upper end of the 95 % interval of the word error rate is at most the target of the request.
 
-    Fewer words are tried than `find_tolerant` tries.
+    Fewer words are tried than `find_tolerant` tries: for 10 wrong ones to be expected at the target, not 40.
     """
     return measure_wrong_words(mapped, request, seed, wrong=10.0).interval[1] <= request.word_errors
 

@@ -120,8 +120,8 @@ def _triangle(size: int, lit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
     """Return the columns and the modes of all MZIs of a triangular mesh, two arrays [mzis].
 
     ``lit`` of its ``size`` modes have light at the inputs. Chain k of MZIs runs from mode k to the last, one column
-    further with every mode, and begins two columns before chain k − 1 does; the chain of the last lit mode begins in
-    column 0. MZIs are listed chain by chain, by rising k, not by column.
+    further with every mode, and passes each mode two columns before chain k − 1 does; the chain of the last lit mode
+    begins in column 0. MZIs are listed chain by chain, by rising k, not by column.
     """
     last = min(lit - 1, size - 2)
     chain, mode = np.meshgrid(np.arange(last + 1), np.arange(size - 1), indexing="ij")
