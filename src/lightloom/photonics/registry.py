@@ -41,10 +41,11 @@ def find_averager(spec: str, servers: int, bits: int = 16, rounding: Rounding = 
         spec: ``ideal`` (the exact mean), ``constructed[:noise=SHARE]`` (the smallest constructed network that tolerates
             the noise, run with it), ``table2:LAYERS`` (the exact mean with the errors of a row of Table II such as
             ``4-7``; 16 bits only), ``network:FILE.npz[,noise=SHARE]`` (a network from a file),
-            ``link:FILE.npz[,OPTION=VALUE,...]`` (one on a fabricated link, with the options of `read_options` and
-            ``fabrication``, the seed of the devices, 0 by default) or ``digit-sum[:levels=2][,power=DBM]`` (digits
-            added on photodiodes, 4 levels by default, with the receivers' noise if the power of a server's highest
-            level is given in dBm). SHARE is noise on every signal relative to its full scale, 0 by default.
+            ``link:FILE.npz[,OPTION=VALUE,...]`` (one on a fabricated link, mapped as the file says or else in the
+            balanced form, with the options of `read_options` and ``fabrication``, the seed of the devices, 0 by
+            default) or ``digit-sum[:levels=2][,power=DBM]`` (digits added on photodiodes, 4 levels by default, with the
+            receivers' noise if the power of a server's highest level is given in dBm). SHARE is noise on every signal
+            relative to its full scale, 0 by default.
         servers: number of servers whose codes are averaged.
         bits: bits per code.
         rounding: rounding of the mean.

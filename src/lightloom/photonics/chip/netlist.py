@@ -153,7 +153,7 @@ def chip_netlist(
         dispersion: how devices change with the wavelength; the default one where None.
         slope: that of the ``unit`` instances, for small signals: S-parameters have no sources, so the biases in front
             of units are not in the netlist.
-        seed: seed of the lengths of the arms.
+        seed: seed of the lengths of the arms, which are those of `chip_matrix` with the same seed.
         column_length: metres of a column of interferometers.
 
     Raises:
@@ -233,10 +233,10 @@ class _NetlistBuilder:
         of fewer columns as long as the part.
 
         Args:
-            name: start of the instances' names.
+            name: start of the instances' names, which is followed by the block, from 1: ``layer1_b1_v_mzi_0_0``.
             part: the meshes of P, a layer or T.
             starts: ports in front of the part, by the number of the part's input; other inputs are dark.
-            seed: seed of the lengths of the arms.
+            seed: seed of the lengths of the arms, drawn as by `part_matrix`: every further block adds 3.
 
         Raises:
             UnsupportedError: blocks share waveguides.
@@ -265,7 +265,7 @@ class _NetlistBuilder:
         return the ports of the lit outputs, by their number.
 
         ``starts`` are ports in front of the block by the number of its input, ``prefix`` starts the instances' names,
-        and ``seed`` draws the lengths of the arms.
+        and ``seed`` draws the lengths of the arms of V†, ``seed + 1`` and ``seed + 2`` those of Σ and U.
         """
         ends = self.mesh(f"{prefix}_v", block.input_mesh, starts, seed)
         sigma = block.attenuator_phases

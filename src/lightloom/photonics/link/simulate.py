@@ -111,8 +111,9 @@ def modulate(codes: Ints, bits: int, link: Link, senders: Senders, rng: np.rando
 def laser_noise(link: Link, shape: tuple[int, ...], rng: np.random.Generator) -> Float32s:
     """Return field amplitudes of lasers, around 1, with relative intensity noise over the detectors' bandwidth.
 
-    They are float32 of ``shape``, drawn independently; all are 1 if the link has no such noise. Intensity noise is seen
-    where light is detected, and only as fast as detectors are.
+    They are float32 of ``shape``, drawn independently: roots of powers that are Gaussian about 1, with variance RIN ·
+    bandwidth, and at least 0; all are 1 if the link has no such noise. Intensity noise is seen where light is detected,
+    and only as fast as detectors are.
     """
     if link.rin_db is None:
         return np.ones(shape, np.float32)
@@ -476,8 +477,10 @@ class FabricatedLink:
         """Return layer ``index``, from 0, on fabricated devices: what calibration set, with drawn errors of gain and
         bias, and the noise of homodyne units or of optical amplifiers and the detectors behind them.
 
-        Rows are real parts of outputs, and below them imaginary ones in the last layer with optical gain; columns are
-        inputs, in the first layer (with P) real and then imaginary parts of the lanes.
+        It has the ``matrix`` [rows, columns] and, as columns [rows, 1], ``biases``, standard deviations of ``noise``
+        and ``inverse_gains`` (1 where the gain is 0). Rows are real parts of outputs, and below them imaginary ones in
+        the last layer with optical gain; columns are inputs, in the first layer (with P) real and then imaginary parts
+        of the lanes.
 
         ``passive`` is its complex matrix without gains, [outputs, inputs], that of P included in the first layer;
         ``made`` is what calibration set.

@@ -325,7 +325,7 @@ def _read_json(path: Path) -> Any:
     """Return the document of a ``.json`` file.
 
     Raises:
-        ConfigError: it cannot be read or is too large.
+        ConfigError: it cannot be read or is above 8 GiB.
     """
     try:
         return load_json(path, MOST_TRACE_BYTES)
