@@ -145,7 +145,7 @@ def noise_behind(gains: Floats, full_scale: float) -> Floats:
     scale.
 
     ``gains`` are amplitude gains, ``full_scale`` is the power of full scale in watts; the result has the shape of
-    ``gains``. Noise figure and bandwidth are the defaults of `Link`; a gain of at most 1 adds no noise.
+    ``gains``. Noise figure (6 dB) and bandwidth (50 GHz) are the defaults of `Link`; a gain of at most 1 adds no noise.
     """
     return amplifier_noise(np.maximum(np.square(gains), 1.0), _LINK.noise_figure_db, _LINK.bandwidth, full_scale)
 

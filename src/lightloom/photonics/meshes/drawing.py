@@ -151,7 +151,8 @@ def _devices(ax: Axes, mesh: Mesh, limit: float, rows: int | None = None) -> Non
 def _map(ax: Axes, mesh: Mesh, phases: Floats, colours: str, limit: float) -> None:
     """Draw ``phases`` [mzis] modulo 2π as a map of colours from 0 to ``limit``, columns across and modes downwards.
 
-    An MZI fills the rows of both its modes; ``colours`` is the name of the colour map.
+    An MZI fills the rows of both its modes, and places without one stay faint; ``colours`` is the name of the colour
+    map.
     """
     place = mesh.layout
     image = np.full((place.size, place.depth), np.nan)

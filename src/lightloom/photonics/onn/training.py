@@ -165,8 +165,8 @@ def train(
 
     Args:
         recipe: everything that the result depends on.
-        folder: where a checkpoint is stored during the training; an interrupted training resumes from it, with the same
-            result. None stores none.
+        folder: where a checkpoint is stored during the training, between epochs and at most every 10 s; an interrupted
+            training resumes from it, with the same result. None stores none.
         advance: called with the work done since the last call, in epochs, or in CPU seconds if these are the budget;
             first with that of the checkpoint.
         keeps_checkpoint: whether the checkpoint stays when the training has ended, with its last state; the same call
@@ -284,9 +284,10 @@ class _TrainingState:
         """Take one optimiser step on a batch, given as indices of grid points, and return its loss, detached.
 
         The loss is `output_loss`, or `gradient_loss` in the recipe's last ``gradient_epochs``; gradients are clipped to
-        a norm of 1. ``progress`` [0, 1] is the share of the training that is done: it sets the learning rate and
-        whether devices err. ``noise`` is the noise on signals, None for none; its sigma is set anew by the curriculum,
-        for the next step.
+        a norm of 1. ``progress`` [0, 1] is the share of the training that is done: it sets the learning rate, half a
+        cosine from the recipe's down to 0 (after 200 steps of linear warm-up), and whether devices err, which they do
+        from the recipe's ``aware_from`` on. ``noise`` is the noise on signals, None for none; its sigma is set anew by
+        the curriculum, for the next step.
         """
         recipe = self.recipe
         rate = recipe.learning_rate * min(1, (self.step + 1) / WARM_UP_STEPS) * (1 + math.cos(math.pi * progress)) / 2

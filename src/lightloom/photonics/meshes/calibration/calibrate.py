@@ -464,7 +464,8 @@ def _aged(
     relative to the norm of ``target``, before and after a second calibration; (None, None) without aging.
 
     Receivers read the outputs in the order of the first calibration ``made``; ``target`` [outputs, inputs] has its rows
-    in that order. The second calibration starts from the first one's twin and fits phase offsets alone.
+    in that order. The second calibration measures 4 settings, starts from the first one's twin and fits phase offsets
+    alone.
     """
     if not conditions.aging:
         return None, None
