@@ -127,8 +127,17 @@ def occupying(
 def reached(schedule: Schedule) -> Ints:
     """Return the number of the first row of every destination of every lightpath, by lightpath and then by destination:
     [row]."""
+    if (_first_rows(schedule) == np.arange(len(schedule))).all():
+        return np.argsort(schedule.lightpath, kind="stable")
     served = schedule.lightpath * np.int64(schedule.collective.ranks + 1) + schedule.destination
     return np.unique(served, return_index=True)[1]
+
+
+def _first_rows(schedule: Schedule) -> Ints:
+    """Return the number of the first row of the lightpath of each row: [row]."""
+    first_row = np.empty(int(schedule.lightpath.max(initial=0)) + 1, np.int64)
+    first_row[schedule.lightpath[::-1]] = np.arange(len(schedule))[::-1]
+    return first_row[schedule.lightpath]
 
 
 def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
@@ -141,9 +150,7 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
     """
     # Rows of a queued lightpath differ in their steps, which are places in its queue.
     names = _LIGHTPATH_COLUMNS if schedule.queued else ("step", *_LIGHTPATH_COLUMNS)
-    first_row = np.full(int(schedule.lightpath.max(initial=0)) + 1, -1, np.int64)
-    first_row[schedule.lightpath[::-1]] = np.arange(len(schedule))[::-1]
-    own = first_row[schedule.lightpath]
+    own = _first_rows(schedule)
     others = np.flatnonzero(own != np.arange(len(own)))
     columns = {name: getattr(schedule, name) for name in names}
     differs = reduce(np.logical_or, (column[others] != column[own[others]] for column in columns.values()))
@@ -159,8 +166,9 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
         taps = np.bincount(schedule.lightpath[reached(schedule)])
         if taps.max() > fabric.taps:
             worst = int(np.argmax(taps))
+            sender = schedule.source[np.argmax(schedule.lightpath == worst)]
             raise VerificationError(
-                f"lightpath {worst} from rank {schedule.source[first_row[worst]]} serves {taps[worst]} destinations: "
+                f"lightpath {worst} from rank {sender} serves {taps[worst]} destinations: "
                 f"the fabric's light can be tapped by {fabric.taps}"
             )
 
@@ -264,12 +272,12 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
     if fabric.transmitters is None:
         return
     period = fabric.ranks if schedule.folding is None else schedule.folding.period
-    first = np.unique(schedule.lightpath, return_index=True)[1]
+    first = np.flatnonzero(_first_rows(schedule) == np.arange(len(schedule)))
     for verb, nodes, rows in (("sends", schedule.source, first), ("receives", schedule.destination, reached(schedule))):
         # Of ordered steps only those that the rows name take memory.
         names, place = (np.arange(len(reach)), step[rows]) if len(reach) else np.unique(step[rows], return_inverse=True)
-        used = np.zeros((len(names), period))
-        np.add.at(used, (place, nodes[rows] % period), schedule.wavelength_count[rows])
+        cell, size = place.astype(np.int64) * period + nodes[rows] % period, len(names) * period
+        used = np.bincount(cell, schedule.wavelength_count[rows], size).reshape(len(names), period)
         if len(reach):
             # Steps that nothing orders may run at once, so their needs add up; of a chain of steps one runs at a time.
             together = (1.0 - np.maximum(reach, reach.T)) @ used
