@@ -66,8 +66,8 @@ def tree_hops(chips: int) -> float:
 
 
 def link_of(chip: DaDianNao, name: str) -> ChipLink:
-    """Return one of the chip's kinds of links, by name such as ``100-O``, on a mesh: bandwidth of one direction,
-    latency, and power of a PHY.
+    """Return one of the chip's kinds of links, by name such as ``100-O``: bytes per second of one direction, seconds of
+    latency and watts of a PHY (None if unknown), with the latencies of a broadcast on a square mesh.
 
     Raises:
         UnknownNameError: the chip has no such links.
@@ -77,11 +77,18 @@ def link_of(chip: DaDianNao, name: str) -> ChipLink:
 
 
 def check_rack(network: Network, batch: int, chip: DaDianNao, rack: Rack | None = None) -> int:
-    """Return the number of chips that a batch of a network needs, if one rack holds them; ``rack`` is the paper's
-    unless given.
+    """Return the least number of chips whose eDRAM together holds all synapses of a network and the neurons of a batch,
+    if one rack has that many.
+
+    Args:
+        network: sizes and counts for one sample.
+        batch: number of samples, from 1.
+        chip: its eDRAM is what a chip holds.
+        rack: chips of a rack; None takes the paper's rack.
 
     Raises:
-        UnsupportedError: it does not; names the blades, and the racks, batch or eDRAM that would do.
+        UnsupportedError: the rack has fewer chips; the message names the blades that the chips need, and the number of
+            racks, the largest batch (where one sample fits) or the eDRAM a chip that would do.
         ConfigError: the batch is below one.
     """
     rack = rack or Rack()
@@ -106,13 +113,13 @@ class Step(BroadcastStep):
 
     @property
     def time(self) -> float:
-        """Seconds of the step."""
+        """Seconds of the step: computation plus communication, which do not overlap."""
         return self.step_time
 
     @property
     def energy(self) -> float | None:
-        """Joules of all chips together: each at its peak power while it computes, its PHYs at theirs while they send
-        (section 4.2); None where the PHYs' power is unknown."""
+        """Joules of all chips together: each at its peak power while it computes, its PHYs (:attr:`DaDianNao.phys` a
+        chip) at theirs while the chips communicate (section 4.2); None where the PHYs' power is unknown."""
         if self.link.phy_power is None:
             return None
         sending = self.chip.phys * self.link.phy_power * self.communication_time
@@ -154,21 +161,22 @@ def chip() -> DaDianNao:
 
 
 def links(bandwidths: Bandwidths, hops: Hops = mesh_hops) -> dict[str, ChipLink]:
-    """Return the three kinds of links of Fig. 5 by name (``25-E``, ``100-O``, ``400-O``), with these bandwidths in
-    bytes per second and the latencies and PHY powers of Table 1; ``hops`` gives the latencies of a broadcast by the
-    number of chips."""
+    """Return the three kinds of links of Fig. 5 by name (``25-E``, ``100-O``, ``400-O``), with these bandwidths, in
+    this order and in bytes per second, and the latencies and PHY powers of Table 1; ``hops`` gives the latencies of a
+    broadcast by the number of chips."""
     named = zip(LINKS, bandwidths, strict=True)
     return {name: link_of(chip(), name)._replace(bandwidth=bandwidth, hops=hops) for name, bandwidth in named}
 
 
 def strategy(name: str, batch: int) -> Moved:
-    """Return the parallelism that section 5 chooses for a network (its name in Table 2) and batch: model parallelism
-    for AlexNet at batch 1 and 32, else data parallelism."""
+    """Return the parallelism, ``data`` or ``model``, that section 5 chooses for a network (its name in Table 2) and
+    batch: model parallelism for AlexNet at batch 1 and 32, else data parallelism."""
     return "model" if name == "AlexNet" and batch < BATCHES[-1] else "data"
 
 
 def run(network: Network, batch: int, link: ChipLink, constants: Constants, parallel: Moved | None = None) -> Step:
-    """Return the step of one case on one kind of link, on as many chips as the network and batch need.
+    """Return the step of one case on one kind of link, on the fewest chips of Table 1 whose eDRAM holds the network and
+    batch; a rack does not limit their number.
 
     Args:
         network: sizes and counts, with its name in Table 2.
@@ -184,7 +192,8 @@ def run(network: Network, batch: int, link: ChipLink, constants: Constants, para
 
 def saved(quantity: Quantity, link: ChipLink, base: ChipLink, constants: Constants) -> Figures:
     """Return the percentage of time or of EDP that ``link`` saves over ``base`` by case, (network, batch), for all 27
-    of them, negative where it takes more; sizes are the printed ones, ``constants`` are R and β.
+    of them, 100 (1 − new / old), negative where it takes more; sizes are those printed in Table 2, ``constants`` are R
+    and β.
 
     Raises:
         ValueError: a link has no PHY power, which ``edp`` needs.
@@ -205,7 +214,8 @@ Savings = Mapping[tuple[str, str], Figures]
 def headlines(percentages: Savings) -> dict[str, float]:
     """Return the ten percentages by the names of :data:`~lightloom.papers.dadiannao.HEADLINE`, such as
     ``time_best_400``, ``edp_average_100`` and ``time_batch256_400``, from those saved by quantity and Gb/s and then by
-    case, as :func:`savings` returns them: the best of all cases, or the mean over all or over those of batch 256."""
+    case, as :func:`savings` returns them: ``best`` is the largest of all cases, ``average`` their mean, ``batch256``
+    the mean over those of batch 256."""
     figures = {}
     for what in HEADLINE:
         quantity, kind, speed = what.split("_")
@@ -225,7 +235,8 @@ def savings(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = m
         hops: latencies of a broadcast by the number of chips, for all three.
 
     Returns:
-        By (quantity, Gb/s), such as (``edp``, ``400``), the percentage of each case (network, batch).
+        By (quantity, Gb/s), two strings such as (``edp``, ``400``), the percentage of each case (network, batch);
+        negative where the optical system takes more.
     """
     electrical, *optical = links(bandwidths, hops).values()
     return {
@@ -251,7 +262,8 @@ PARTS = {
 
 
 def misfit(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops, part: str = "ten") -> float:
-    """Return the root mean square of ours − paper over a part of the ten headlines, in percentage points.
+    """Return the root mean square of our percentage − the paper's over a part of the ten headlines, in percentage
+    points.
 
     Args:
         constants: R and β of the computation.
@@ -265,8 +277,8 @@ def misfit(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = me
 
 
 def fit(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops, part: str = "ten") -> Constants:
-    """Return the constants of the smallest misfit over a part of the headlines: R as ``passes``, from 0.1 to 100, and β
-    as ``synapse``, from 0 to 1.
+    """Return the constants of the smallest misfit over a part of the headlines that a Nelder-Mead search finds from R =
+    5, β = 0.01: R as ``passes``, from 0.1 to 100, and β as ``synapse``, from 0 to 1.
 
     Args:
         bandwidths: of 25-E, 100-O and 400-O, in bytes per second.
@@ -289,7 +301,8 @@ def fit(bandwidths: Bandwidths = MIXED, hops: Hops = mesh_hops, part: str = "ten
 def halves() -> list[tuple[Bandwidths, float]]:
     """Return, for each of the 252 choices of five headlines, the one of three choices of bandwidths (:data:`UNITS`:
     mixed, one direction, both) that fits these five best, and the root mean square misfit in points over the other
-    five; R and β, from a grid, and the bandwidths are chosen by the five alone."""
+    five; R and β, from a grid of 40 × 5, and the bandwidths are chosen by the five alone. Each item is (bandwidths in
+    bytes per second, misfit)."""
     grid = list(product(np.geomspace(1, 100, 40).tolist(), (0.0, 0.02, 0.05, 0.1, 0.3), UNITS))
     ours = [list(headlines(savings(Constants(*constants), unit)).values()) for *constants, unit in grid]
     squares, found = (np.array(ours) - list(HEADLINE.values())) ** 2, []
@@ -307,7 +320,8 @@ _SQUARE, _OBLONG, _LARGE = 64, 35, 904
 
 def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Schedule:
     """Return the verified schedule of an all-gather of ``share`` bytes of every chip of a mesh, along rows and then
-    columns; with ``both_axes`` halves of the bytes go along both axes at once.
+    columns; with ``both_axes`` one half of the bytes goes along rows first and the other along columns first, at the
+    same time.
 
     Raises:
         UnsupportedError: both axes at once on a mesh that is not square.
@@ -317,9 +331,10 @@ def mesh_broadcast(fabric: Mesh, share: float, *, both_axes: bool = False) -> Sc
 
 
 def equation_3_claims() -> tuple[Claim, ...]:
-    """Return the four rows of Eq. 3, for 100 Gb/s links in one direction and 1 MiB per chip: µs of built schedules on
-    meshes of 64 and 35 chips beside Eq. 3's, µs with both axes at once beside the lower bound, and the latencies of 904
-    chips."""
+    """Return the four rows of Eq. 3, for 100-O links in one direction and 1 MiB per chip: three of µs, of the built
+    schedules on meshes of 64 chips (paper: Eq. 3's) and of 35 (Eq. 3's only in the explanation) and on 64 with both
+    axes at once (explained beside the lower bound), and one of the latencies of 904 chips, 2 (√p − 1), beside those
+    without the radical sign."""
     link = link_of(chip(), "100-O")
     # The most square meshes of so many chips.
     square, oblong = (Mesh(ranks=n, bandwidth=link.bandwidth, hop_latency=link.latency) for n in (_SQUARE, _OBLONG))

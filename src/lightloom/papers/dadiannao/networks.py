@@ -42,8 +42,8 @@ VARIANT = {"grid35.2": 0, "grid17.1": 0, "grid17.2": 0, "grid17.3": 0, "grid17.4
 
 @cache
 def graph_of(name: str) -> ComputeGraph:
-    """Return the graph of one sample of a network, by its name in Table 2: the variant in ``ZOO`` that matches the
-    paper's sizes.
+    """Return the graph of one sample of a network, by its name in Table 2 (KeyError for others): the variant that
+    ``ZOO`` names for it, as it matches the paper's sizes, except for Inception-v3, whose printed sizes no variant has.
 
     Raises:
         WorkloadError: PyTorch is missing, and the graph is not cached.
@@ -53,15 +53,15 @@ def graph_of(name: str) -> ComputeGraph:
 
 @cache
 def stored() -> Mapping[str, Network]:
-    """Return the stored counts, from our graphs, of Table 2's nine networks and, under :data:`INCEPTION_VARIANT`, of
-    the guessed Inception-v3, by name."""
+    """Return the counts from our graphs, as the package's ``counted.json`` holds them, of Table 2's nine networks and,
+    under :data:`INCEPTION_VARIANT`, of the guessed Inception-v3, by name."""
     rows = json.loads((files(__package__) / "counted.json").read_text(encoding="utf-8"))
     return {name: Network(**row) for name, row in rows.items()}
 
 
 def trace_counts(name: str) -> Network:
-    """Return the counts, as in Table 2, of the zoo's graph of a network, by its name there; the graph is traced where
-    it is not cached.
+    """Return the sizes and counts of the zoo's graph for a network, counted as Table 2 counts; ``name``, a key of
+    ``ZOO``, is the network's in Table 2 and that of the result. The graph is traced where it is not cached.
 
     Raises:
         WorkloadError: PyTorch is missing, and the graph is not cached.
@@ -70,8 +70,9 @@ def trace_counts(name: str) -> Network:
 
 
 def trace_variant() -> Network:
-    """Return the counts of the guessed Inception-v3: those of the zoo's graph with its blocks repeated or left out as
-    :data:`VARIANT` says (two blocks A, five blocks C of 192 channels); shapes fit, as all are equal."""
+    """Return the sizes and counts of the guessed Inception-v3, under the name ``Inception-v3``: those of the zoo's
+    graph with its blocks repeated or left out as :data:`VARIANT` says (two blocks A, five blocks C of 192 channels);
+    shapes fit, as all are equal. Fully connected layers are those of the graph."""
     graph = graph_of("Inception-v3")
     whole = Network.of(graph)
     parts = {block: Network.of(_block_alone(graph, block)) for block in VARIANT}
@@ -87,8 +88,9 @@ def trace_variant() -> Network:
 
 
 def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
-    """Return the graph of one block alone, the operators whose names begin with ``block`` and a dot; what they read
-    from outside becomes an operator that counts as nothing."""
+    """Return the graph of one block alone, the operators named ``block`` or whose names begin with it and a dot. Each
+    operator outside that they read stays as a stub of kind ``copy`` without inputs and FLOPs, but with its output, so
+    that the bytes read are counted."""
     inside = tuple(each for each in graph.operators if f"{each.name}.".startswith(f"{block}."))
     outside = {source for each in inside for source in each.inputs} - {each.name for each in inside}
     stubs = tuple(replace(graph.operator(name), kind="copy", inputs=(), forward_flops=0) for name in sorted(outside))

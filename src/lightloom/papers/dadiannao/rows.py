@@ -75,8 +75,8 @@ def _verdict(template: str, judge: Callable[[Constants, Bandwidths], str], **val
 
     Args:
         template: key of the row in ``paper.yaml``.
-        judge: gives what the cases show, in words, under constants (R and β) and bandwidths (of 25-E, 100-O and 400-O);
-            ours is that under the fitted constants and mixed bandwidths.
+        judge: gives what the cases show, in words, under constants (R and β) and bandwidths (of 25-E, 100-O and 400-O,
+            in bytes per second); ours is that under the fitted constants and mixed bandwidths.
         values: fields of id and explanation.
     """
     ours = judge(FITTED, MIXED)
@@ -92,15 +92,17 @@ def largest_ratio(bandwidths: Bandwidths) -> float:
 
     A step's time is convex and rising in 1/BW: C + latency + D/BW, or per layer the larger of computation and that. A
     chord over a longer range is therefore no steeper than one that ends at the same slow link, so that
-    saved(400)/saved(100) is at most the ratio of the steps in 1/BW; the longer latency of 400-O only lowers it.
+    saved(400)/saved(100) is at most the ratio of the steps in 1/BW; the longer latency of 400-O only lowers it. The
+    result is (1/BW₂₅ − 1/BW₄₀₀) / (1/BW₂₅ − 1/BW₁₀₀).
     """
     electrical, hundred, four_hundred = (1 / each for each in bandwidths)
     return (electrical - four_hundred) / (electrical - hundred)
 
 
 def _headlines() -> Iterator[Claim]:
-    """Yield the ten headlines, percentages that optical links save over electrical ones, with the constants fitted to
-    the six of time: those of energy-delay products are predicted."""
+    """Yield a row for each of the ten headlines, percentages (rounded to two decimals) of time and energy-delay product
+    that optical links save over electrical ones, beside the paper's, with the constants fitted to the six of time: the
+    four of energy-delay products are predicted."""
     ours = headlines(savings(FITTED_TO_TIMES))
     errors = {part: misfit(FITTED_TO_TIMES, part=part) for part in ("time", "edp")}
     for name, paper in HEADLINE.items():
@@ -125,7 +127,8 @@ def _best_network(quantity: str, speed: str, constants: Constants, bandwidths: B
 
 
 def _best_networks() -> Iterator[Claim]:
-    """Yield four rows of the network in which optical links save most: of time and of EDP, each at 100 and 400 Gb/s."""
+    """Yield four rows of the network of the case in which optical links save the largest percentage: of time and of
+    EDP, each at 100 and 400 Gb/s. The paper's is VGG19 at 100 and VGG16 at 400."""
     for quantity, (speed, paper) in product(("time", "edp"), BEST.items()):
         figures = savings(FITTED)[quantity, speed]
         values: dict[str, Any] = {"vgg16": figures["VGG16", 1], "vgg19": figures["VGG19", 1], "paper": paper}
@@ -134,9 +137,10 @@ def _best_networks() -> Iterator[Claim]:
 
 
 def _other_readings() -> Iterator[Claim]:
-    """Yield findings beside the headlines: mean percentages of time saved at 100 and 400 Gb/s, as one text "10.1 and
-    22.3", with other bandwidths and with arithmetic at the peak rate, and the most that savings at 400 can be over
-    those at 100 with Table 1's bandwidths."""
+    """Yield five findings beside the headlines: four of the mean percentages of time saved at 100 and 400 Gb/s over all
+    cases, as one text "10.1 and 22.3", with the fitted constants and the bandwidths of one or of both directions and
+    with arithmetic at the peak rate (:data:`PEAK`) and the mixed bandwidths or those of both; and the most that time
+    saved at 400 can be as a multiple of that at 100, with Table 1's bandwidths."""
     for name, constants, bandwidths in (
         ("one_direction", FITTED, ONE_DIRECTION),
         ("both_directions", FITTED, BOTH_DIRECTIONS),
@@ -176,15 +180,16 @@ def _dominant(constants: Constants, bandwidths: Bandwidths) -> str:
 
 
 def _alexnet_with_batch(constants: Constants, bandwidths: Bandwidths) -> str:
-    """Return how AlexNet's share of communication on 25-E changes from batch 1 to 32: "grows" or "falls". ``constants``
-    are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per second."""
+    """Return how AlexNet's share of communication on 25-E changes from batch 1 to 32: "grows", or "falls" where it does
+    not grow. ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per second."""
     alone, many = (share("AlexNet", batch, constants, bandwidths) for batch in FIGURE_2_BATCHES)
     return "grows" if many > alone else "falls"
 
 
 def _figure_2() -> Iterator[Claim]:
-    """Yield two rows on the text about Fig. 2, whose bars exist only as an image: whether communication is dominant,
-    and how AlexNet's share of it changes with the batch."""
+    """Yield two rows, in words, on the text about Fig. 2, whose bars exist only as an image: whether communication is
+    more than half of the step on 25-E in both VGGs and the ResNets, and how AlexNet's share of it changes with the
+    batch."""
     shares = {name: "/".join(f"{100 * share(name, batch):.0f}" for batch in FIGURE_2_BATCHES) for name in DOMINATED}
     text = ", ".join(f"{name} {each}" for name, each in shares.items())
     implied = headlines(savings(PEAK))["time_average_400"]
@@ -197,13 +202,14 @@ def _figure_2() -> Iterator[Claim]:
 
 
 def chips(name: str, batch: int) -> int:
-    """Return the number of chips that a case needs, with the sizes printed in Table 2; ``name`` is the network's
-    there."""
+    """Return the least number of chips whose eDRAM holds all neurons of the batch and all synapses, with the sizes
+    printed in Table 2; ``name`` is the network's there."""
     return chips_needed(printed()[name], batch, chip().edram)
 
 
 def _chips_of_cases() -> Iterator[Claim]:
-    """Yield a row for each network: the chips needed at each batch size, separated by slashes."""
+    """Yield a row for each network: the chips needed at each batch size (1, 32, 256), separated by slashes; a rack does
+    not limit them."""
     for name in TABLE_2:
         ours = "/".join(str(chips(name, batch)) for batch in BATCHES)
         yield PAPER.claim("figure5.chips_{network}", ours, network=_identifier(name))
@@ -211,8 +217,9 @@ def _chips_of_cases() -> Iterator[Claim]:
 
 def worse(constants: Constants = FITTED, bandwidths: Bandwidths = MIXED) -> str:
     """Return the cases whose energy-delay product (EDP) is greater with optical links than with electrical ones, each
-    as text "network, batch 256, 400 Gb/s", separated by semicolons; empty where there is none. ``constants`` are R and
-    β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per second."""
+    as text "network, batch 256, 400 Gb/s", separated by semicolons; empty where there is none; all of 100 Gb/s come
+    before those of 400, each in the order of Table 2. ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O
+    and 400-O in bytes per second."""
     return "; ".join(
         f"{name}, batch {batch}, {speed} Gb/s"
         for (quantity, speed), figures in savings(constants, bandwidths).items()
@@ -234,24 +241,24 @@ def _saved_by_batch(speed: str, constants: Constants, bandwidths: Bandwidths) ->
 
 
 def _saved_falls(constants: Constants, bandwidths: Bandwidths) -> str:
-    """Return "falls, ever less" if mean time saved falls from batch to batch, by less the second time, at both speeds,
-    else "otherwise"; AlexNet is left out. ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in
-    bytes per second."""
+    """Return "falls, ever less" if mean time saved falls from batch to batch (1, 32, 256), by less the second time, at
+    100 and at 400 Gb/s, else "otherwise"; AlexNet is left out. ``constants`` are R and β, ``bandwidths`` those of 25-E,
+    100-O and 400-O in bytes per second."""
     means = (_saved_by_batch(speed, constants, bandwidths) for speed in BEST)
     return "falls, ever less" if all(a - b > b - c > 0 for a, b, c in means) else "otherwise"
 
 
 def _computation_rises(constants: Constants, bandwidths: Bandwidths) -> str:
-    """Return "rises" if computation's share of a step on 25-E rises from batch to batch in every network but AlexNet,
-    else "not in all networks". ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and 400-O in bytes per
-    second."""
+    """Return "rises" if computation's share of a step on 25-E rises at both steps of the batch (1, 32, 256) in every
+    network but AlexNet, else "not in all networks". ``constants`` are R and β, ``bandwidths`` those of 25-E, 100-O and
+    400-O in bytes per second."""
     shares = ([share(name, batch, constants, bandwidths) for batch in BATCHES] for name in _OTHERS)
     return "rises" if all(a > b > c for a, b, c in shares) else "not in all networks"
 
 
 def _with_batch() -> Iterator[Claim]:
     """Yield three rows on what the text says of larger batches: whether time saved falls, whether computation's share
-    rises, and in which cases EDP gets worse."""
+    rises, and in which cases EDP is worse with optical links, as :func:`worse` lists them."""
     means = "; ".join(
         f"{' → '.join(f'{each:.1f}' for each in _saved_by_batch(speed, FITTED, MIXED))} % at {speed} Gb/s"
         for speed in BEST
@@ -310,8 +317,8 @@ def _chip_of_table_1() -> Iterator[Claim]:
 
 
 def _decoder_latency() -> Claim:
-    """Return the row of the nanoseconds that the decoder of the links' error correction takes, from its cycles and the
-    chip's clock."""
+    """Return the row of the nanoseconds that the decoder of the links' error correction takes, 47 cycles (cited by the
+    paper) of the chip's clock."""
     (length, data), latency = CODE, DECODER_CYCLES / chip().frequency * 1e9
     solver, block_time = length - data, data * SYMBOL_BITS / 8 / 50e9 * 1e9
     cycles = {"decoder": DECODER_CYCLES, "solver": solver, "rest": DECODER_CYCLES - solver}
@@ -320,8 +327,8 @@ def _decoder_latency() -> Claim:
 
 
 def _floorplan() -> Claim:
-    """Return the row of the most chips that fit a package, found by raising the chips along an edge until the package
-    is refused."""
+    """Return the row of the most chips that fit a package, the square of the chips along an edge, which are raised by
+    one until the package is refused."""
     package = Package()
     millimetres = {name: getattr(package, name) * 1e3 for name in ("pitch", "gap", "link_width")}
     waveguides = 2 * package.waveguides
@@ -333,7 +340,8 @@ def _floorplan() -> Claim:
 
 
 def _rack() -> Iterator[Claim]:
-    """Yield a row of the chips of a rack, and one of those that the largest case, ResNet152 at batch 256, needs."""
+    """Yield a row of the chips of a rack, and one of those that the largest case, ResNet152 at batch 256, needs; the
+    explanation quotes why a rack refuses it."""
     verdict = refusal(lambda: check_rack(printed()["ResNet152"], 256, chip()))
     yield PAPER.claim("figure4.rack_chips", Rack().chips)
     yield PAPER.claim("figure4.largest_case_chips", chips("ResNet152", 256), verdict=verdict)
@@ -369,7 +377,8 @@ _TABLE_2_UNITS = {
 
 def _rows_of_table_2(name: str) -> Iterator[Claim]:
     """Yield the six rows of Table 2 for a network, by its name there: our counts from the graphs beside the printed
-    ones."""
+    ones, in the units of :func:`sizes`; for Inception-v3 those of the zoo's graph, not of the guessed variant, which is
+    in the explanation."""
     paper, counts = TABLE_2[name], stored()[name]
     ours, variant = sizes(counts), sizes(stored()[INCEPTION_VARIANT])
     for what, (unit, tolerance) in _TABLE_2_UNITS.items():
@@ -396,8 +405,9 @@ TOPOLOGIES: dict[str, Hops] = {"mesh": mesh_hops, "ring": ring_hops, "tree": tre
 
 
 def link(name: str) -> ChipLink:
-    """Return the links between chips of a name such as ``800-O``, on a mesh; ``infinite`` has infinite bandwidth and
-    400-O's latency, ``ideal`` infinite bandwidth and no latency.
+    """Return the links between chips of a name such as ``800-O``, on a mesh, with the bandwidth of one direction;
+    ``infinite`` has infinite bandwidth and 400-O's latency, ``ideal`` infinite bandwidth and no latency; these two have
+    no PHY power.
 
     Raises:
         UnknownNameError: the chip has no such links.
@@ -408,9 +418,10 @@ def link(name: str) -> ChipLink:
 
 
 def time_saved(name: str, topology: str = "mesh") -> Figures:
-    """Return the percentage of time, by case (network, batch), that links save over the electrical mesh, with the
-    fitted constants. ``name`` is that of the links, such as ``800-O``, or ``infinite`` or ``ideal`` (:func:`link`);
-    ``topology`` is ``mesh``, ``ring`` or ``tree``."""
+    """Return the percentage of time, by case (network, batch), that links, at the bandwidth of one direction, save over
+    the electrical mesh, at 6.4 GB/s (both directions), with the fitted constants; negative where they take more.
+    ``name`` is that of the links, such as ``800-O``, or ``infinite`` or ``ideal`` (:func:`link`); ``topology`` is
+    ``mesh``, ``ring`` or ``tree``."""
     return saved("time", link(name)._replace(hops=TOPOLOGIES[topology]), links(MIXED)["25-E"], FITTED)
 
 
@@ -425,8 +436,9 @@ def both_axes() -> Figures:
 
 
 def _beyond_the_paper() -> Iterator[Claim]:
-    """Yield rows of the mean percentage of time saved, without a value of the paper: by faster links, by these in other
-    topologies, and by both axes of the electrical mesh at once."""
+    """Yield rows of the mean percentage of time saved, without a value of the paper: by optical links of each speed,
+    infinitely fast and ideal ones on a mesh, by those of each speed in a ring and a tree, and by both axes of the
+    electrical mesh at once."""
     yield from (_row_beyond_the_paper(name, time_saved(name)) for name in (*SPEEDS, "infinite", "ideal"))
     for topology in ("ring", "tree"):
         yield from (_row_beyond_the_paper(f"{name}_{topology}", time_saved(name, topology)) for name in SPEEDS)
@@ -434,8 +446,9 @@ def _beyond_the_paper() -> Iterator[Claim]:
 
 
 def _row_beyond_the_paper(what: str, figures: Figures) -> Claim:
-    """Return the row of the mean percentage saved over all cases; its explanation also states the mean at batch 256 and
-    DenseNet121's at batch 256. ``what`` names the links, ``figures`` has the percentage of each case."""
+    """Return the row of the mean percentage of time saved over all cases, to two decimals; its explanation also states
+    the mean at batch 256 and DenseNet121's at batch 256. ``what`` names the links and topology, as "800-O_ring",
+    ``figures`` has the percentage of each case."""
     large, dense = mean(figures, batch=256), figures["DenseNet121", 256]
     remark = next((f"; {text}" for key, text in PAPER.tables["beyond"].items() if key in what), "")
     what = f"beyond_{what.lower().replace('-o', 'g')}"

@@ -27,7 +27,8 @@ _CHIP, _GUIDE, _GLASS = "#6f9be0", "#c9603a", "#eef1f6"
 
 def floorplan(package: Package | None = None) -> Figure:
     """Draw a package to scale, in millimetres: the chips on the interposer and the waveguides between them and to the
-    edges; the package is the paper's (Fig. 3) unless given."""
+    edges, and below them the length of an edge and the number of fibres; the package is the paper's (Fig. 3) unless
+    given."""
     from matplotlib.patches import Rectangle
 
     package = package or Package()
@@ -48,8 +49,9 @@ def floorplan(package: Package | None = None) -> Figure:
 
 
 def _waveguides(axes: Axes, package: Package, starts: list[float]) -> None:
-    """Draw the waveguides of links across the gaps at the chips' edges, along both axes, those of one direction
-    coloured and of the other faint; ``starts`` are the chips' lower edges along either axis, in millimetres."""
+    """Draw the waveguides of links across every gap between chips, and between chips and the interposer's edges, along
+    both axes and centred on a chip's edge, those of one direction coloured and of the other (as many) faint; ``starts``
+    are the chips' lower edges along either axis, in millimetres."""
     chip, gap, pitch = (1e3 * each for each in (package.chip_edge, package.gap, package.pitch))
     lines = 2 * package.waveguides
     crossings = [0.0, *(start + chip for start in starts)]
@@ -77,8 +79,8 @@ def study() -> Study:
 
 def breakdown() -> Figure:
     """Draw Fig. 2: percent of computation and of communication in a step on electrical links, a bar for each network
-    (AlexNet, both VGGs, three ResNets) and batch (1, 32); diamonds are the boundary with arithmetic at the peak
-    rate."""
+    (AlexNet, both VGGs, three ResNets) and batch (1, 32); diamonds are the boundary with arithmetic at the peak rate
+    (:data:`PEAK`), a dotted line is at 50 %, and the number of chips is in brackets."""
     figure, (axes,) = canvas(size=(10, 4.2))
     cases = [(name, batch) for name in ("AlexNet", *DOMINATED) for batch in FIGURE_2_BATCHES]
     part = [100 * share(*case) for case in cases]
@@ -99,8 +101,9 @@ def breakdown() -> Figure:
 
 
 def times() -> Figure:
-    """Draw Figure 5's bars: computation and communication by link and batch, over the electrical step at batch 1 with
-    data parallelism; a panel for each network."""
+    """Draw Figure 5's bars: computation and communication by link and batch, with the fitted constants, each over the
+    network's electrical step at batch 1 with data parallelism, not per sample; a panel for each network. The steps use
+    the parallelism of section 5; the number of chips is in brackets."""
     figure, panels = canvas(3, 3, size=(10, 9))
     for axes, network in zip(panels, printed().values(), strict=True):
         base = run(network, 1, links(MIXED)["25-E"], FITTED, parallel="data").time
@@ -123,7 +126,8 @@ def times() -> Figure:
 
 
 def energy_delay() -> Figure:
-    """Draw Figure 5's EDP over that of electrical links, by network and speed; a panel for each batch."""
+    """Draw Figure 5's EDP over that of electrical links, by network and speed (100 and 400 Gb/s), with the fitted
+    constants; a panel for each batch, with a dashed line at 1. Bars above 1 are red."""
     figure, panels = canvas(1, 3, size=(10, 7))
     edp = savings(FITTED)
     for axes, batch in zip(panels, BATCHES, strict=True):
@@ -142,7 +146,8 @@ def energy_delay() -> Figure:
 
 def proof() -> Figure:
     """Draw percent of time saved at 400 Gb/s against that at 100 Gb/s, a point for each case, and the lines that no
-    case can pass; both for the bandwidths of Table 1 and for mixed ones, beside the paper's means."""
+    case can pass, whose slopes are :func:`largest_ratio`; both for the bandwidths of Table 1 and for mixed ones, beside
+    the paper's means, of all cases and at batch 256, as stars."""
     figure, (axes,) = canvas(size=(7, 5), grid="both")
     ends = (0.0, 65.0)
     lines = (("6.4, 25, 100 GB/s (Table 1)", BOTH_DIRECTIONS, RED), ("6.4, 12.5, 50 GB/s (mixed)", MIXED, INK))
@@ -162,8 +167,9 @@ def proof() -> Figure:
 
 
 def faster_links() -> Figure:
-    """Draw mean percent of time saved over 25-E against the Gb/s of the links, for three topologies; a panel over all
-    cases, and one at batch 256."""
+    """Draw mean percent of time saved over 25-E against the Gb/s of the links, for a mesh, an ideal tree and a ring; a
+    panel over all cases, and one at batch 256. A dashed line is an infinitely fast mesh, a dotted one no
+    communication."""
     figure, panels = canvas(2, size=(10, 4))
     styles = {"mesh": ("2D mesh", _SPEEDS["400"]), "tree": ("ideal tree (switched)", GREEN), "ring": ("ring", RED)}
     speeds = [int(name.split("-")[0]) for name in rows.SPEEDS]

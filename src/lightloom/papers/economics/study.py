@@ -35,7 +35,7 @@ def _dollars(bill: Bill) -> float:
     """Return the dollars per rank of all parts of a bill.
 
     Raises:
-        AssertionError: a part has no price.
+        AssertionError: a part has no price; the message is the text of the incomplete sum.
     """
     assert bill.dollars.value is not None and bill.dollars.complete, bill.dollars.text()
     return bill.dollars.value
@@ -43,7 +43,8 @@ def _dollars(bill: Bill) -> float:
 
 def _parts_of_tpu_v4() -> Iterator[Claim]:
     """Yield five rows on 4,096 chips of TPU v4: the numbers of fibres and of whole circuit switches, the switches'
-    watts in percent of the chips', these with optics, and the dollars per rank of the parts that have a price."""
+    watts in percent of the chips', the same with optics (as text "1.0 to 2.5 %"), and the dollars per rank of the parts
+    that have a price, rounded to whole dollars."""
     bill = load_fabric("tpu-v4", _CHIPS).bill(_PALOMAR)
     switches = round(_count_parts(bill, "palomar-136"))
     fibres = round(_count_parts(bill, "fibre"))
@@ -58,11 +59,12 @@ def _parts_of_tpu_v4() -> Iterator[Claim]:
 
 
 def _optics_of_tpu_v4(fibres: int, switches: float, chip: float) -> Claim:
-    """Return the row on the power of circuit switches and optics in percent of the chips', as text: a range from the
-    fewest to the most joules a bit of a fibre's end in the catalog.
+    """Return the row on the power of circuit switches and optics in percent of the chips', as text "1.0 to 2.5 %": with
+    every fibre's end at the fewest joules a bit of co-packaged optics in the catalog, and at those of a 400G pluggable
+    transceiver, both at the rate of the fabric's links all the time.
 
     Args:
-        fibres: number of fibres.
+        fibres: number of fibres, each with one end that draws power.
         switches: watts of the circuit switches in percent of the chips'.
         chip: watts of a chip.
     """
@@ -83,16 +85,18 @@ def _fat_tree(ranks: int, gbps: int) -> Bill:
 
 def _mixnet_ratio(ranks: int, gbps: int) -> float:
     """Return the dollars of a fat tree over those of MixNet, both for so many ranks at ``gbps`` Gb/s a port; MixNet is
-    six eighths of a bill of circuit switches and two eighths of the tree's."""
+    six eighths of the dollars per rank of circuit switches (the catalog's ``circuit-switch`` for 256 ranks, one port
+    each, whatever ``ranks``) and two eighths of the tree's."""
     tree = _fat_tree(ranks, gbps)
     circuits = load_fabric("circuit-switch", 256, set={"degree": 1, "bandwidth": f"{gbps}Gbps"}).bill()
     return _dollars(tree) / _dollars(circuits.times(_CIRCUIT_SHARE) + tree.times(1 - _CIRCUIT_SHARE))
 
 
 def _fabrics() -> Iterator[Claim]:
-    """Yield ratios of dollars of fat trees of two and three tiers to MixNet (at 400 Gb/s, and the mean over three
-    rates), of watts and of dollars of a fat tree to rails of circuit switches (one port of 400 Gb/s a rank), and the
-    percentage of watts that co-packaged optics save."""
+    """Yield seven rows: the ratio of dollars of fat trees of two and three tiers (2,048 and 4,096 ranks) to MixNet, at
+    400 Gb/s and as the mean over the rates of :data:`_PRICED`; the ratios of watts and of dollars of a fat tree of
+    2,048 ranks to rails of circuit switches (one port of 400 Gb/s a rank); and the percentage of watts that a
+    co-packaged 800G end saves over a pluggable 800G transceiver."""
     for tiers, ranks in (("two", 2048), ("three", 4096)):
         mean = sum(_mixnet_ratio(ranks, gbps) for gbps in _PRICED) / len(_PRICED)
         yield PAPER.claim("mixnet.{tiers}_tiers", round(_mixnet_ratio(ranks, 400), 2), tiers=tiers, ranks=ranks)
