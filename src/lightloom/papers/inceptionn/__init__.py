@@ -38,7 +38,7 @@ class Breakdown:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds of 100 iterations of each of the six printed steps, by field name (``forward``, ``backward``,
+        """Seconds in 100 iterations of each of the six printed steps, by field name (``forward``, ``backward``,
         ``gpu_copy``, ``gradient_sum``, ``communicate``, ``update``); the total is left out."""
         return {name: seconds for name, seconds in asdict(self).items() if name != "total"}
 
@@ -71,7 +71,7 @@ INC_COMMUNICATION: Mapping[str, float] = {"AlexNet": 55, "HDC": 39, "ResNet-50":
 
 def size_bytes(model: str) -> float:
     """Return the bytes of a model's weights, and of its gradients: the megabytes that the paper states
-    (:data:`MEGABYTES`), of 2^20 bytes."""
+    (:data:`MEGABYTES`), of 2^20 bytes. KeyError for a model other than AlexNet, HDC, ResNet-50 and VGG-16."""
     return MEGABYTES[model] * 2**20
 
 
@@ -82,7 +82,8 @@ def ratio_of_shares(shares: Sequence[float]) -> float:
 
 
 def ratio(model: str, k: int) -> float:
-    """Return float32 bits per sent bit of a model at the bound 2^-k, from the shares of Table III."""
+    """Return float32 bits per sent bit of a model at the bound 2^-k, from the shares of Table III, which has AlexNet,
+    HDC, ResNet-50 and VGG-16 and k 10, 8 and 6 (KeyError for others)."""
     return ratio_of_shares(TABLE_3[model, k])
 
 

@@ -52,7 +52,7 @@ DROPPED = (16, 22, 24)
 
 
 def final(run: Record) -> float:
-    """Return the last recorded test accuracy of a run, in percent."""
+    """Return the last recorded test accuracy of a run, in percent (the run's ``accuracy`` holds shares from 0 to 1)."""
     return 100 * float(run["accuracy"][-1])
 
 
@@ -77,13 +77,13 @@ def mean_ratio(run: Record) -> float:
 
 
 def _truncation(runs: Record, network: str) -> Claim:
-    """Return a network's row on whether truncated gradients cost no more accuracy (within 0.1 points) than weights that
-    are truncated as much, "g no worse than w" or "g worse than w", over the numbers of dropped bits for which ``runs``
-    holds both; first seeds only.
+    """Return a network's row on whether truncated gradients cost no more accuracy (at most 0.1 points more) than
+    weights that are truncated as much: "g no worse than w" where that holds for each number of dropped bits for which
+    ``runs`` holds both, else "g worse than w". The last recorded accuracies of the first seeds are compared.
 
     Args:
         runs: runs of the network by name (``truncate g 16``, ``truncate w 16``, with 16, 22 or 24 bits), each a list
-            with one for each seed; both must be there for at least one number of bits.
+            with one for each seed, among them ``float32``; both must be there for at least one number of bits.
         network: part of the row's id, ``hdc`` or ``lenet``.
     """
     there = [bits for bits in DROPPED if {f"truncate g {bits}", f"truncate w {bits}"} <= set(runs)]
@@ -96,17 +96,18 @@ def _truncation(runs: Record, network: str) -> Claim:
 
 
 def lost(runs: Record, name: str) -> float:
-    """Return the points of test accuracy (of 100) by which the first run listed under that name, that of the first
-    seed, falls short of float32 after as many iterations; negative where it is better."""
+    """Return the points of test accuracy (of 100), at the run's last recorded iteration, by which the first run listed
+    under that name, that of the first seed, falls short of float32 of the same seed at that iteration; negative where
+    it is better."""
     run = runs[name][0]
     return base_at(runs, run) - final(run)
 
 
 def _accuracy(runs: Record, summed: Record) -> Iterator[Claim]:
-    """Yield the rows of the accuracy of HDC: with error feedback at 2^-10, that less float32's in points, the mean over
-    seeds in pairs; then of the points lost, positive where float32 is better: with the codec as printed, at 2^-10 and
-    at 2^-6; and with truncated gradients, the most over 16, 22 and 24 dropped bits; these of the first seeds. The last
-    two have the paper's words where less than 2 points are lost, else "2.1 points lost".
+    """Yield the four rows of the accuracy of HDC: with error feedback at 2^-10, that less float32's in points, the mean
+    over seeds in pairs; then of the points lost, positive where float32 is better: with the codec as printed, at 2^-10
+    and at 2^-6; and with truncated gradients, the most over 16, 22 and 24 dropped bits; these three of the first seeds.
+    The last two have the paper's words where less than 2 points are lost, else "2.1 points lost".
 
     Args:
         runs: the long runs on HDC by name.
@@ -126,11 +127,11 @@ def _accuracy(runs: Record, summed: Record) -> Iterator[Claim]:
 
 def _findings(runs: Record, network: str) -> Iterator[Claim]:
     """Yield the points of accuracy that each run of one network with the first seed loses to float32 after as many
-    iterations.
+    iterations, with two decimals; negative where it is better.
 
     Args:
         runs: runs of this network by name; ``float32`` and the runs of Table III beside it, ``float32, rate as
-            printed`` and ``float32, PyTorch's weights``, have no row.
+            printed`` and ``float32, PyTorch's weights``, have no row of their own, but ``float32`` must be there.
         network: name in the rows' ids.
     """
     for name, (run, *_) in runs.items():
@@ -149,8 +150,9 @@ def reached(run: Record, level: float) -> int | None:
 
 def _extra_epochs(runs: Record) -> Claim:
     """Return the row of the epochs more that HDC takes with error feedback than float32 to reach a test accuracy of 98
-    %: the mean over the seeds where both reach it (at least one must), as text: "1 or 2" from 0.5 to below 2.5, else
-    the number with two decimals. ``runs`` are the long runs on HDC by name."""
+    %: the mean over the seeds where both reach it (at least one must), each at its first recorded iteration with it, as
+    text: "1 or 2" from 0.5 to below 2.5, else the number with two decimals. ``runs`` are the long runs on HDC by
+    name."""
     every = runs[BASE][0]["iterations"][0]
     pairs = [
         (reached(plain, _LEVEL), reached(packed, _LEVEL))
@@ -162,7 +164,8 @@ def _extra_epochs(runs: Record) -> Claim:
 
 
 def slug(model: str) -> str:
-    """Return the name of a model as part of a row id, and as the zoo has it: "ResNet-50" gives "resnet50"."""
+    """Return the name of a model as part of a row id, in lower case without hyphens, which is also its name in the zoo:
+    "ResNet-50" gives "resnet50"."""
     return model.lower().replace("-", "")
 
 
@@ -173,8 +176,8 @@ _STRIDE = 61
 
 
 def largest_error(codec: Inceptionn | InceptionnPrinted) -> float:
-    """Return the largest absolute error of a codec as a multiple of its bound, over positive float32 below 1: every
-    61st bit pattern, and the last of each binade."""
+    """Return the largest absolute error of what a codec gives back as a multiple of its own bound (``codec.bound``),
+    over positive float32 below 1: every 61st bit pattern, and the last of each binade."""
     bits = np.arange(0, 127 << 23, _STRIDE, dtype=np.uint32)
     # The worst value of each binade is its last one.
     bits = np.concatenate([bits, (np.arange(1, 128, dtype=np.uint32) << 23) - 1])
@@ -203,9 +206,9 @@ def blocks_right(workers: int, *, corrected: bool) -> int:
 
 
 def _proofs() -> Iterator[Claim]:
-    """Yield the rows of what the algorithms do as printed: the codec's largest error for each bound, as "within the
-    bound" or "3 times the bound", and how many of 16 blocks are complete with four workers by Algorithm 1 and by Figure
-    6."""
+    """Yield five rows of what the algorithms do as printed: the codec's largest error for the bounds 2^-10, 2^-8 and
+    2^-6, as "within the bound" (below it) or "3 times the bound", and how many of 16 blocks are complete with four
+    workers by Algorithm 1 as printed and by Figure 6, that is with Algorithm 1's phase 2 corrected."""
     for k in BOUNDS:
         worst = largest_error(InceptionnPrinted(2.0**-k))
         ours = "within the bound" if worst < 1 else f"{worst:.3g} times the bound"
