@@ -221,17 +221,17 @@ def _proofs() -> Iterator[Claim]:
 
 
 def _table_1() -> Iterator[Claim]:
-    """Yield a row for each of Table I's hyper-parameters: the value that we take over, without the sign, beside the
-    printed one."""
+    """Yield a row for each model and hyper-parameter of Table I: the absolute value of the printed one, which we take
+    over, beside the printed one."""
     for model, column in TABLE_1.items():
         for name, printed in column.items():
             yield PAPER.claim("table1.{model}_{name}", abs(printed), paper=printed, model=slug(model), name=name)
 
 
 def _table_2() -> Iterator[Claim]:
-    """Yield for each model the sum of its printed seconds, every step's percentage by seconds over total where it has
-    seconds, and the seconds of communication in 100 iterations by a built schedule of the worker-aggregator exchange
-    among four workers and an aggregator."""
+    """Yield for each model the sum of its printed seconds, every step's percentage by its printed seconds over the
+    printed total, beside the printed percentage (no row for a step of zero seconds), and the seconds of communication
+    in 100 iterations by a built schedule of the worker-aggregator exchange among four workers and an aggregator."""
     for model, column in TABLE_2.items():
         parts, values = column.parts, {"model": slug(model)}
         yield PAPER.claim("table2.{model}_total", round(sum(parts.values()), 2), paper=column.total, **values)
@@ -272,7 +272,8 @@ def readings(runs: Record) -> dict[tuple[int, str, str, str], Any]:
     or what crosses the ring (``ring``).
 
     Args:
-        runs: the runs for Table III, by network and then by name, a list by seed.
+        runs: the runs for Table III, by network and then by name, a list by seed, each with its ``shares``, from 0 to
+            1, by ``own`` or ``ring`` and then by loss.
     """
     found = {}
     for (layers, network), (initial, loss, name), what in product(LAYERS.items(), _LOSSES, ("own", "ring")):
@@ -285,9 +286,9 @@ def agreeing(shares: Any, *, closely: bool = False) -> list[int]:
     """Return for each seed how many (0 to 12) of HDC's twelve cells agree with Table III: at each of three bounds the
     shares of values below 34 bits and the ratio that follows.
 
-    They agree within a quarter of what separates the printed one from its value where everything is dropped (100, 0 and
-    0 %, ratio 16); ``closely``, also within half of the last printed digit (0.05 points, 0.06 of a ratio) plus three
-    standard deviations over the seeds.
+    A cell agrees within a quarter of what separates the printed one from its value where everything is dropped (100, 0
+    and 0 %, ratio 16); ``closely``, also within half of the last printed digit (0.05 points, 0.06 of a ratio) plus
+    three standard deviations of ours over the seeds.
 
     Args:
         shares: percentages (seeds x bounds x sizes): bounds 2^-10, 2^-8 and 2^-6, sizes 2, 10, 18 and 34 bits.
@@ -306,8 +307,9 @@ def agreeing(shares: Any, *, closely: bool = False) -> list[int]:
 
 
 def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
-    """Return values for a row of Table III: as ``trivial`` the percentage of a class where every value is dropped (100
-    for 2 bits, else 0), and as ``tolerance`` a quarter of the printed one's distance from it.
+    """Return fields for a row of Table III, as keyword arguments of the claim: as ``trivial`` the percentage of a class
+    where every value is dropped (100 for 2 bits, else 0), and as ``tolerance`` a quarter of the printed one's distance
+    from it.
 
     A printed percentage that equals it shows nothing: then ``basis`` ("by construction") says so in place of the
     tolerance.
@@ -323,9 +325,10 @@ def beyond_dropping(bits: int, printed: float) -> dict[str, Any]:
 
 
 def _table_3(runs: Record) -> Iterator[Claim]:
-    """Yield Table III's 48 rows: HDC by the reading that agrees most, mean over seeds, and the other networks by their
-    first steps; then HDC's ratio at 2^-10, in how many of twelve cells each reading of HDC agrees (a text of one count
-    a seed, "9 10 9"), and whether a model's printed rows fit one distribution. ``runs`` are those for Table III, by
+    """Yield Table III's 48 rows, percentages by model, bound and size: HDC by the reading that agrees most
+    (:data:`SETTLED`), mean over seeds, and the other networks by their first steps with float32; then HDC's ratio at
+    2^-10 (float32 bits per sent bit), in how many of twelve cells each reading of HDC agrees (a text of one count a
+    seed, "9 10 9"), and whether a model's printed rows fit one distribution. ``runs`` are those for Table III, by
     network and then by name, a list by seed."""
     ours = {"HDC": settled(runs)}
     for network, (model, _) in STAND_INS.items():
@@ -347,8 +350,9 @@ def _table_3(runs: Record) -> Iterator[Claim]:
 
 
 def settled(runs: Record) -> Any:
-    """Return HDC's percentages of values (bounds x sizes) by the reading of Table III that agrees most, mean over the
-    seeds; ``runs`` are those for Table III, by network and then by name, a list by seed."""
+    """Return HDC's percentages of values (bounds x sizes) by the reading of Table III that agrees most
+    (:data:`SETTLED`, a fixed choice), an array of the mean over the seeds; bounds are 2^-10, 2^-8 and 2^-6, sizes 2,
+    10, 18 and 34 bits; ``runs`` are those for Table III, by network and then by name, a list by seed."""
     return readings(runs)[SETTLED].mean(axis=0)
 
 
@@ -356,8 +360,8 @@ def _distribution(model: str) -> str:
     """Return "one distribution" if the printed shares of a model fit one, else the first pair that does not, as "12.3 %
     below 2^-5, 11.9 % below 2^-4".
 
-    The shares of 2, and of 2 and 10 bits, are those of values below 2^-k and 2^-(k // 2), which cannot fall as these
-    grow; 0.15 points are allowed for rounding.
+    At each bound 2^-k (k 10, 8 and 6) the shares of 2, and of 2 and 10 bits, are those of values below 2^-k and 2^-(k
+    // 2), which cannot fall as these grow; 0.15 points are allowed for rounding.
     """
     rows = {k: TABLE_3[model, k] for k in BOUNDS}
     below = {k: row[0] for k, row in rows.items()} | {k // 2: row[0] + row[1] for k, row in rows.items()}
@@ -388,9 +392,10 @@ def curves(model: str) -> dict[str, dict[int, float]]:
 
 
 def _exchange_times() -> Iterator[Claim]:
-    """Yield for worker-aggregator and ring the row of how seconds grow from four to eight workers, in words ("almost
-    constant", "almost linear" or "grows 1.50 times"), and that of the milliseconds of eight workers beside the closed
-    form; by schedules of 8 MiB that are built, verified and costed on a 10 Gbit/s switch."""
+    """Yield for worker-aggregator and ring two rows: how the seconds of an exchange grow from four to eight workers, in
+    words ("almost constant", "almost linear" or "grows 1.50 times"), and the milliseconds of eight workers beside the
+    closed form without latency and sums; by schedules of 8 MiB that are built, verified and costed on a 10 Gbit/s
+    switch."""
     nbytes = 8 * 2**20
     for name, algorithm, form, more in (("wa", "worker-aggregator", worker_aggregator, 1), ("inc", "ring", ring, 0)):
         seconds = {p: built_seconds(algorithm, p + more, nbytes) for p in MEASURED}
@@ -402,7 +407,7 @@ def _exchange_times() -> Iterator[Claim]:
 
 def _shape(seconds: dict[int, float]) -> str:
     """Return how seconds grow from four to eight workers, in words: "almost constant" up to 1.2 times, "almost linear"
-    within 15 % of twofold, else "grows 1.50 times"; ``seconds`` are by the number of workers."""
+    within 15 % of twofold, else "grows 1.50 times"; ``seconds`` are by the number of workers, 4 and 8 among them."""
     first, last = seconds[MEASURED[0]], seconds[MEASURED[-1]]
     if last / first <= 1.2:
         return "almost constant"
@@ -412,7 +417,8 @@ def _shape(seconds: dict[int, float]) -> str:
 
 def built_seconds(algorithm: str, ranks: int, nbytes: float) -> float:
     """Return the seconds of an all-reduce of ``nbytes`` bytes a rank by an algorithm's schedule, built and verified, on
-    a 10 Gbit/s packet switch without latency; ``ranks`` include an aggregator."""
+    a 10 Gbit/s packet switch without latency; ``ranks`` include an aggregator, ``nbytes`` are rounded to whole bytes,
+    and adding takes no time."""
     fabric = PacketSwitch(ranks=ranks, bandwidth=LINK_BITS / 8, hop_latency=0.0)
     return cost(build(find(algorithm), Collective("all-reduce", ranks, round(nbytes)), fabric), fabric).time
 
@@ -435,12 +441,14 @@ class IterationTime:
 
     @property
     def total(self) -> float:
-        """Seconds of an iteration without overlap of computation and communication, as in the paper."""
+        """Seconds of an iteration without overlap of computation (with the sum of gradients) and communication, which
+        are added, as in the paper."""
         return self.local + self.communicate
 
 
 def wire_seconds(nbytes: float, compression: float = 1.0) -> float:
-    """Return the seconds that ``nbytes`` bytes take on one 10 Gbit/s link, headers included.
+    """Return the seconds that ``nbytes`` bytes take on one 10 Gbit/s link, headers included: packets of 1,448 bytes of
+    payload and 90 of headers and gaps.
 
     Args:
         nbytes: payload before compression.
@@ -480,8 +488,8 @@ def percent_less(ours: float, than: float) -> float:
 
 
 def _figure_3() -> Iterator[Claim]:
-    """Yield the size of each model's parameters in MiB by our zoo, and the percentage of communication in AlexNet's
-    training time with worker-aggregator training, by our model."""
+    """Yield the size of each model's parameters in MiB by our zoo, (float32) beside the paper's, and the percentage of
+    communication in AlexNet's training time with worker-aggregator training, by our model."""
     for model in MODELS:
         ours = round(4 * ZOO[slug(model)].parameters / 2**20, 3)
         yield PAPER.claim("figure3.{model}_size", ours, paper=MEGABYTES[model], model=slug(model))
@@ -490,10 +498,11 @@ def _figure_3() -> Iterator[Claim]:
 
 
 def _reductions(exchange: Record) -> Iterator[Claim]:
-    """Yield Figure 12's rows without compression: the order of the configurations as measured, and by model the
-    percentages by which the ring (INC) shortens the communication and the total of worker-aggregator training (WA), for
-    HDC as measured, else by our model. ``exchange`` is the record of measured exchanges, with ``order`` and, under
-    ``reductions``, rows of ``what``, ``percent`` and ``range``, each by model.
+    """Yield Figure 12's rows without compression: the order of the configurations as measured for HDC (the record's
+    text), and by model the percentages by which the ring (INC) shortens the communication and the total of
+    worker-aggregator training (WA), for HDC as measured, else by our model. ``exchange`` is the record of measured
+    exchanges, with ``order`` and, under ``reductions``, rows of ``what`` (``communication, INC against WA`` or ``total,
+    INC against WA``), ``percent`` and ``range``, each by model.
 
     Fields of the explanations: ``reached`` is the Gbit/s that the printed reduction implies, ``saved`` the seconds that
     both printed reductions leave to computation in 100 iterations, and ``could`` those that sharing the gradient sum
@@ -522,9 +531,9 @@ def _reductions(exchange: Record) -> Iterator[Claim]:
 
 
 def _compressed() -> Iterator[Claim]:
-    """Yield Figure 12's rows with compression, by our model: percent less communication of WA+C than WA (mean over the
-    models), of INC+C than WA (least, then greatest) and of INC+C than INC (mean), and the least and greatest speed-up
-    of an iteration with INC+C over WA."""
+    """Yield Figure 12's six rows with compression, by our model of :func:`steps`: percent less communication of WA+C
+    than WA (mean over the models), of INC+C than WA (least, then greatest) and of INC+C than INC (mean), and the least
+    and greatest speed-up (how many times as fast) of an iteration with INC+C over WA."""
     for what, ours, base, pick in (
         ("wa_c", "WA+C", "WA", fmean),
         ("inc_c_least", "INC+C", "WA", min),
@@ -541,7 +550,7 @@ def _compressed() -> Iterator[Claim]:
 def _packet_cost() -> Claim:
     """Return the row of whether packets and headers explain what compression saves: the least and greatest percentage
     less communication of INC+C than INC over the models, as "40 to 50 % less", with one constant, host seconds a
-    packet, fitted to AlexNet's INC."""
+    packet, which compression does not save, fitted to AlexNet's seconds of communication with INC as printed."""
     less: list[float] = []
     for model in MODELS:  # AlexNet first
         nbytes = 2 * (WORKERS - 1) / WORKERS * size_bytes(model)
@@ -562,11 +571,16 @@ and less than it in every round."""
 
 
 def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
-    """Yield the rows of codecs in software in HDC's training loop, as seconds of a step over those without a codec,
-    from ``loop`` (``rows`` with ``codec``, ``step_of_none`` and its range over rounds), and of ratios of compression of
-    HDC's gradient in the middle of training, from ``codec`` (``data``, rows by stage). The rows of SZ, of truncation
-    and of the comparison with general-purpose codecs have the paper's words where ours agree, else our numbers in words
-    ("1.50 times as long")."""
+    """Yield the five rows of codecs in software for HDC. Three are seconds of a step of its training loop over those
+    without a codec, from ``loop`` (``rows`` with ``codec``, ``step_of_none`` and its range over rounds): with snappy,
+    with SZ at 2^-10, and with truncation by 16, 22 and 24 bits. Two are ratios of compression of its gradient in the
+    middle of training, from ``codec`` (``data``, rows by stage): snappy's, and the lossy codec's at 2^-10 beside the
+    general-purpose ones.
+
+    The rows of SZ (2 to 4 times as long), of truncation (0.75 times or more, and less than once in every round) and of
+    the comparison (no less than the best of snappy, zstd and SZ) have the paper's words where ours agree, else our
+    numbers in words ("1.50 times as long").
+    """
     by_name = {row["codec"]: row for row in loop["rows"]}
     snappy, sz = by_name["snappy"], by_name["sz3:2^-10"]
     yield PAPER.claim("figure7.hdc_snappy", round(snappy["step_of_none"], 2), row=snappy, loop=loop)
@@ -588,7 +602,7 @@ def _software_loop(loop: Record, codec: Record) -> Iterator[Claim]:
 def claims(
     training: Record, table3: Record, networks: Record | None, loop: Record, codec: Record, exchange: Record
 ) -> tuple[Claim, ...]:
-    """Return all rows, from the records of our measurements.
+    """Return all rows of the study, in the order of its page, from the records of our measurements.
 
     Args:
         training: the long runs on HDC, under ``runs`` by name, and the counts of ``gradients`` by stage.
