@@ -72,9 +72,10 @@ def _short(name: str, seeds: Sequence[int] = SHORT_SEEDS[:1], **settings: Any) -
 
 
 def short_jobs() -> list[tuple[TrainingRun, int]]:
-    """Return pairs of run and seed of the short runs, seed by seed, the most important first: float32, the codecs at
-    2^-10, error feedback at all bounds, truncation of gradients and of weights by 16, 22 and 24 bits, and the codec as
-    printed on the summed loss. Float32 and error feedback at 2^-10 have three seeds, the others the first alone."""
+    """Return pairs of run and seed of the short runs, seed by seed, the most important first: float32, the codecs as
+    printed and windowed at 2^-10, both without error feedback, the windowed codec with error feedback at 2^-10, 2^-8
+    and 2^-6, truncation of gradients and of weights by 16, 22 and 24 bits, and the codec as printed on the summed loss.
+    Float32 and error feedback at 2^-10 have three seeds, the others the first alone."""
     runs = [
         _short("float32", SHORT_SEEDS),
         _short("printed 2^-10", gradients="inceptionn-printed:2^-10"),
@@ -98,7 +99,8 @@ def _measure(name: str, jobs: Sequence[tuple[TrainingRun, int]], work: Path, dat
     Args:
         name: of the file of all records, without suffix.
         jobs: pairs of run and seed, in the order of execution.
-        work: folder for results, one file a job, named after network, run and seed; it is made.
+        work: folder for results, one file a job, named after network, run and seed; it is made. A job whose file is
+            there is not run again.
         data: the data folder with MNIST.
         advance: called with 1 after each job, kept or done.
 
@@ -151,10 +153,11 @@ enlarged digits."""
 
 
 def table_3_jobs() -> list[tuple[TrainingRun, int]]:
-    """Return pairs of run and seed for Table III: HDC of three, four and five layers from Glorot's weights with five
-    seeds each, also with the loss summed at Table I's rate for long enough to see it diverge, and once from PyTorch's
-    weights; the codec as printed at each bound on the network and loss that agree best, and the other networks, with
-    the first seed."""
+    """Return pairs of run and seed for Table III: for HDC of three, four and five layers, float32 from Glorot's weights
+    with five seeds, the same with the loss summed at Table I's rate for long enough (250 iterations) to see it diverge,
+    with five seeds, and float32 from PyTorch's weights with one. Then, all with the first seed, the codec as printed at
+    each bound on the network and loss that agree best (five layers, summed), and float32 on the networks that stand for
+    training on ImageNet."""
     # One run serves both losses where they take the same steps, and both things that can be counted.
     settings: dict[str, Any] = {"glorot": True, "record_every": 1_000}
     literal = {"gradient_scale": SUMMED, "learning_rate": 0.1 * SUMMED, "weight_decay": 5e-5 / SUMMED}
@@ -176,9 +179,10 @@ def table_3_jobs() -> list[tuple[TrainingRun, int]]:
 
 
 def _few_steps(network: str, seed: int, data: Path) -> dict[str, Any]:
-    """Train a network of the zoo for a few steps with one worker's batch and rate of Table I, and return how it was
-    trained in words (``training``), its shares of values by size (``shares``: under ``own`` for each loss, bounds x 4,
-    averaged over up to five of the steps), and the CPU ``seconds``.
+    """Train a network of the zoo in float32 for a few steps with one worker's batch and rate of Table I, and return how
+    it was trained in words (``training``), its shares of values by size (``shares``: from 0 to 1, under ``own`` and the
+    loss, ``mean`` or ``summed``, a list of bounds 2^-10, 2^-8 and 2^-6 x sizes of 2, 10, 18 and 34 bits, averaged over
+    up to five of the steps), and the CPU ``seconds``.
 
     Args:
         network: ``alexnet`` (8 steps), ``resnet50`` (4) or ``vgg16`` (1).
@@ -210,7 +214,8 @@ def count_binades(gradient: NDArray[np.float32]) -> dict[str, Any]:
 
     Returns:
         ``values``, ``largest`` (absolute), ``small`` (count below 2^-30 in magnitude, zeros included), and ``negative``
-        and ``positive``: 31 counts for the binades 2^-30 … 2^0, the last with all above.
+        and ``positive``: 31 counts for the binades 2^-30 … 2^0, where the binade 2^e has magnitudes from 2^e to below
+        2^(e + 1) and the last has all above too.
     """
     exponent = np.frexp(gradient)[1] - 1
     seen = np.abs(gradient) >= 2.0**LOWEST
@@ -227,8 +232,8 @@ def count_binades(gradient: NDArray[np.float32]) -> dict[str, Any]:
 
 def figure5_claims(gradients: Mapping[str, Any]) -> Iterator[Claim]:
     """Yield one row for each stage of training: "all between -1 and 1" if all values of its gradient are, else up to
-    what size, as "up to 1.25", with the percentage below 2^-10 in the explanation; ``gradients`` holds the counts of
-    :func:`count_binades` and the iteration by stage."""
+    what magnitude, as "up to 1.25", with the percentage below 2^-10 in the explanation; ``gradients`` holds the counts
+    of :func:`count_binades` and the iteration by stage."""
     for stage, counts in gradients.items():
         ours = "all between -1 and 1" if counts["largest"] < 1 else f"up to {counts['largest']:.2f}"
         values = {"stage": stage, "counts": counts, "below_percent": 100 * below(counts, -10)}
@@ -285,8 +290,8 @@ def long_jobs() -> list[tuple[TrainingRun, int]]:
 
 
 def measure_long(work: Path, data: Path, advance: Advance = ignore) -> Path:
-    """Run the long training runs on HDC that have no ``result.json`` in their folder in ``work``, write
-    ``training.json`` there after each, and return its path. The checkpoints of a finished run are removed.
+    """Run the long training runs on HDC, four processes each, that have no ``result.json`` in their folder in ``work``,
+    write ``training.json`` there after each, and return its path. The checkpoints of a finished run are removed.
 
     Args:
         work: folder for checkpoints and results, with a folder for each run and seed.
@@ -333,7 +338,8 @@ def _train_long(run: TrainingRun, seed: int, folder: Path, data: Path) -> dict[s
     """Train one long run in four processes, a rank each, and return rank 0's record (fields of the record, and of the
     recipe under ``recipe``).
 
-    Only the first seed's float32 run saves gradients, those of iterations 100, 500 and 10,000.
+    Runs of the first seed whose gradients are not compressed save them, as ``gradient-100.npy`` and so on, at
+    iterations 100, 500 and 10,000, as far as they get: the float32 run, and those that truncate weights alone.
 
     Args:
         run: what is trained.

@@ -60,8 +60,8 @@ def study(work: Path | None = None) -> Study:
 
 
 def communication_share() -> Figure:
-    """Draw Figure 3(b): percent of training time that is communication, by model, from Table II and from our model of
-    worker-aggregator training (WA)."""
+    """Draw Figure 3(b): percent of training time that is communication, by model, a bar from Table II beside one from
+    our model of worker-aggregator training (WA, :func:`steps`)."""
     figure, (axes,) = canvas(1)
     paper = [100 * TABLE_2[model].communicate / TABLE_2[model].total for model in MODELS]
     ours = [100 * steps(model)["WA"].communicate / steps(model)["WA"].total for model in MODELS]
@@ -72,7 +72,7 @@ def communication_share() -> Figure:
 
 def truncation(training: Record) -> Figure:
     """Draw Figure 4: test accuracy of HDC trained with truncated gradients, weights, or both, by dropped bits, from the
-    first seeds' runs in ``training``; a line is float32 after as many iterations."""
+    first seeds' runs in ``training``; a dashed line is float32 of that seed after as many iterations."""
     figure, (axes,) = canvas(1)
     runs, drops = training["runs"], DROPPED
     _truncation_bars(axes, runs, drops, {"gradients only": "g", "weights only": "w", "both": "w+g"}, "{:.1f}")
@@ -83,11 +83,11 @@ def truncation(training: Record) -> Figure:
 
 
 def _truncation_bars(axes: Axes, runs: Record, drops: Sequence[int], labels: Mapping[str, str], number: str) -> None:
-    """Draw test accuracy in percent of the first seed's runs with truncation.
+    """Draw the last test accuracy in percent of the first seed's runs with truncation.
 
     Args:
         axes: panel to draw in.
-        runs: runs of one network by name.
+        runs: runs of one network by name (``truncate w+g 16``), each a list by seed.
         drops: numbers of dropped bits, a group of bars for each.
         labels: what was truncated (``g``, ``w`` or ``w+g``) by the label of its bars.
         number: format of the values above the bars, such as ``{:.1f}``.
@@ -100,7 +100,7 @@ def distribution(gradients: Record) -> Figure:
     """Draw Figure 5: percent of gradient values by binade, a panel for each stage of training in ``gradients`` (counts
     of :func:`~lightloom.papers.inceptionn.runs.count_binades`), negative values downward.
 
-    A linear axis would show everything as one spike at 0. Dotted lines mark the bounds.
+    A linear axis would show everything as one spike at 0. Dotted lines mark the bounds 2^-10, 2^-8 and 2^-6.
     """
     figure, panels = canvas(len(gradients), sharey=True)
     exponents = range(LOWEST, 1)
@@ -119,7 +119,8 @@ def distribution(gradients: Record) -> Figure:
 
 def software_loop(loop: Record) -> Figure:
     """Draw Figure 7: milliseconds of a step with each codec in the loop, as computation, exchange and time inside the
-    codec; above each bar, the step over that without a codec."""
+    codec; above each bar, the step over that without a codec. ``loop`` has under ``rows`` the codec's name and the
+    seconds ``step_s``, ``exchange_s`` (the codec's within them) and ``codec_s``."""
     figure, (axes,) = canvas(1)
     rows = loop["rows"]
     names = [row["codec"].replace(":", "\n") for row in rows]
@@ -136,8 +137,8 @@ def software_loop(loop: Record) -> Figure:
 
 def training_time() -> Figure:
     """Draw Figure 12: computation and communication of an iteration by our model, over the total of WA
-    (worker-aggregator), a panel for each model and a bar for each of WA, WA+C, INC and INC+C; a mark is Table II's
-    total."""
+    (worker-aggregator), a panel for each model and a bar for each of WA, WA+C, INC and INC+C; a diamond at WA is Table
+    II's total."""
     figure, panels = canvas(len(MODELS), sharey=True)
     for axes, model in zip(panels, MODELS, strict=True):
         by_exchange = steps(model)
@@ -169,8 +170,9 @@ def measured_exchange(exchange: Record) -> Figure:
 
 
 def hooks(links: Record) -> Figure:
-    """Draw the step of DDP with each hook (fp16, PowerSGD, ours) over that without one, with the range over rounds; a
-    panel for each rate of the links in the record."""
+    """Draw the step of DDP with each hook (fp16, PowerSGD, ours) over that without one, with the range over rounds as
+    error bars, the milliseconds of the step in the bar, and the step without a hook as the first bar; a panel for each
+    rate of the links in the record."""
     figure, panels = canvas(len(links["tables"]), sharey=True)
     for axes, (rate, table) in zip(panels, links["tables"].items(), strict=True):
         rows = list(table["rows"].values())
@@ -186,7 +188,8 @@ def hooks(links: Record) -> Figure:
 
 def learning(training: Record) -> Figure:
     """Draw HDC's test accuracy over iterations of the first seed, a panel for each bound, float32 beside the codec as
-    printed, windowed, and windowed with error feedback: what Figs. 13 and 14(b) come from."""
+    printed, windowed, and windowed with error feedback: what Figs. 13 and 14(b) come from. Labels state the float32
+    bytes over those sent."""
     figure, panels = canvas(len(BOUNDS), sharey=True)
     runs = training["runs"]
     for axes, k in zip(panels, BOUNDS, strict=True):
@@ -203,8 +206,9 @@ def learning(training: Record) -> Figure:
 
 
 def bit_widths(table3: Record) -> Figure:
-    """Draw Table III and Figure 14(a) for HDC: percent of values of each of the four sizes, the paper's beside ours, by
-    bound, with the ratio above each bar; ``table3`` holds the runs for Table III by network."""
+    """Draw Table III and Figure 14(a) for HDC: percent of values of each of the four sizes, as stacked bars from 60 %
+    up, the paper's beside ours, by bound, with the ratio (float32 bits per sent bit) above each bar; ours by the
+    reading that agrees most, mean over seeds; ``table3`` holds the runs for Table III by network."""
     figure, (axes,) = canvas(1)
     names, columns = [], []
     for k, ours in zip(BOUNDS, settled(table3), strict=True):
