@@ -225,7 +225,8 @@ def bit_widths(table3: Record) -> Figure:
 
 def scalability() -> Figure:
     """Draw Figure 15 and beyond: exchange time by section VIII-D's forms over WA's with four workers, against workers,
-    a panel for 4 to 8 and one for 4 to 1,024; bands span the four models."""
+    a panel for 4 to 8 and one, with logarithmic axes, for powers of two from 4 to 1,024; bands span the four models,
+    each over its own WA, with a line along their upper ends."""
     figure, (near, far) = canvas(2)
     for axes, counts in ((near, list(MEASURED)), (far, list(FURTHER))):
         for name, colour in (("WA", ORANGE), ("INC", BLUE)):
@@ -266,8 +267,14 @@ _HDC = {BASE: (GREY, "-"), "printed 2^-10": (RED, "-"), "printed 2^-8": (ORANGE,
 
 
 def other_networks(networks: Record, table3: Record) -> Figure:
-    """Draw three panels: accuracy of LeNet over iterations, LeNet after truncation, and HDC over iterations with the
-    codec as printed under the summed loss."""
+    """Draw three panels of test accuracy: LeNet over iterations, with float32 and the codecs at 2^-10; LeNet's last
+    after truncation of gradients and of weights by 16, 22 and 24 bits, as far as measured, float32 as a dashed line;
+    and HDC over iterations under the summed loss, with float32 and the codec as printed at 2^-10, 2^-8 and 2^-6.
+
+    Args:
+        networks: the record of the short runs, by network under ``runs``.
+        table3: the runs for Table III, by network and then by name.
+    """
     figure, (left, middle, right) = canvas(3, size=(13, 4.4))
     lenet = networks["runs"]["lenet"]
     _learning(left, lenet, _LENET)
@@ -283,7 +290,7 @@ def other_networks(networks: Record, table3: Record) -> Figure:
 
 def _learning(axes: Axes, runs: Record, styles: Mapping[str, tuple[str, str]]) -> None:
     """Plot test accuracy in percent over iterations, a line for each name in ``styles`` (colour and style of the line)
-    that has runs, as the mean over its seeds."""
+    that has runs, as the mean over its seeds; ``runs`` are lists of records, one a seed, by name."""
     for name, (colour, style) in styles.items():
         if records := runs.get(name):
             mean = 100 * np.mean([record["accuracy"] for record in records], axis=0)

@@ -68,9 +68,10 @@ PHASES = {"phase 1e-3": 1e-3, "phase 3e-3": 3e-3, "phase 5e-3": 5e-3, "phase 1e-
 
 
 def _aware(aware: Record) -> Claim:
-    """Return the row on training that knows its devices' errors: in how many pairs of seeds the share of wrong
-    averages, at the phase error that the record's verdict names, is lower with it; from the kept record ``aware``,
-    whose mean shares the explanation states."""
+    """Return the row on training that knows its devices' errors: the number of seeds at which the share of wrong
+    averages is lower with such training than without, in pairs of equal seeds, at the phase error that the record's
+    verdict names. The number is that of the verdict in the kept record ``aware``; the explanation states the mean
+    shares."""
     verdict = aware["verdict"]
     shares = {arm: error_shares(aware, arm, verdict["at"]) for arm in ("unaware", "aware")}
     means = {arm: sum(values) / len(values) for arm, values in shares.items()}
@@ -100,9 +101,10 @@ def error_shares(aware: Record, arm: str, name: str) -> list[float]:
 
 
 def _cascading(found: Record) -> Iterator[Claim]:
-    """Yield the rows on the constructed cascade, from its record: whether tuples are wrong without decimals ("errors"
-    or "no errors"), how many outputs are wrong with them, and the MZIs of two approximated 64 x 64 matrices in percent
-    of those of the first scenario's network, P and T left out."""
+    """Yield the three rows on the constructed cascade, two levels of averaging networks, from its record: whether any
+    tuple of servers is averaged wrongly when level 1 sends no decimals ("errors" or "no errors"), the number of outputs
+    that are wrong with decimals, from end to end, and the MZIs of two approximated 64 x 64 matrices in percent of those
+    of the first scenario's network, P and T left out."""
     ends, (first, second) = found["end_to_end"], (level["checked_inputs"] for level in found["levels"])
     percent, tuples = 100 * ends["share_wrong_without_decimals"], ends["tuples"]
     ours = "errors" if percent else "no errors"
@@ -117,7 +119,8 @@ def _cascading(found: Record) -> Iterator[Claim]:
 
 def _trained_cascade(record: Record) -> Iterator[Claim]:
     """Yield the rows on the cascade that was trained as the paper's, from its record: the accuracy in percent of the
-    level with the larger share of wrong outputs, and wrong outputs from end to end."""
+    level with the larger share of wrong outputs, on all its inputs, and the number of outputs that are wrong through
+    both levels, of the tuples tried."""
     shares = [level["wrong_outputs"] / level["checked_inputs"] for level in record["levels"]]
     inputs = " and ".join(f"{level['checked_inputs']:,}" for level in record["levels"])
     seconds = " and ".join(f"{training['cpu_seconds']:.0f}" for training in record["trainings"])
@@ -132,13 +135,14 @@ def _trained_cascade(record: Record) -> Iterator[Claim]:
 
 
 def _learned(model: str, record: Record, key: str, words: str, places: int, **setting: Any) -> Iterator[Claim]:
-    """Yield how much worse the variants of a model end than its baseline, those that were measured: the paper's words
-    where the difference plus half its 95 % interval is at most the printed one, else "up to" that sum, and the mean
-    difference where the paper prints none.
+    """Yield rows of how much worse the variants of averaging end than float32 for a model, in pairs of equal seeds, one
+    for each variant that was measured: the paper's words ("at most 0.02 more") where the mean difference plus half the
+    width of its 95 % interval, if there are several seeds, is at most the printed one, else "up to" that sum, and the
+    mean difference as a number where the paper prints none.
 
     Args:
         model: key of the table ``training`` of ``paper.yaml``, and part of the ids.
-        record: runs of all variants under ``runs``, by variant, with the baseline.
+        record: runs of all variants under ``runs``, by variant, lists of one for each seed, ``float32`` among them.
         key: what is compared at the end of the runs: a loss, of which more is worse, or ``accuracy`` (shares, compared
             in points), of which less is.
         words: unit of the difference in the text.
@@ -161,7 +165,8 @@ def _learned(model: str, record: Record, key: str, words: str, places: int, **se
 
 def _losses(model: str, record: Record) -> Iterator[Claim]:
     """Return the rows of how much more validation loss, in nats a token, the variants of averaging end with than
-    float32, for a language model; their explanations state its corpus, steps and tokens.
+    float32, for a language model, as :func:`_learned` words them with three decimals; their explanations state its
+    corpus, steps and tokens.
 
     Args:
         model: key of the table ``training`` of ``paper.yaml``, ``llama`` or ``llama_small``.
@@ -180,7 +185,7 @@ _SERVERS, _BITS = 4, 8
 
 
 def floor_bias() -> float:
-    """Return the mean of floor(T/N) − T/N over all codes of four servers, whose sum is T, in units of the last place;
+    """Return the mean of floor(T/N) − T/N over all codes of N = 4 servers, whose sum is T, in units of the last place;
     it is counted over all last digits (base 4), which gives that of whole codes."""
     sent = np.array(list(product(range(4), repeat=_SERVERS)))
     return float((sent.sum(axis=1) // _SERVERS - sent.mean(axis=1)).mean())
@@ -188,7 +193,8 @@ def floor_bias() -> float:
 
 def _combinations() -> Iterator[Claim]:
     """Yield the row of how many inputs M signals of four levels from N servers have, counted for MN = 2, 4 and 8
-    ("4^(MN)" if all agree), and that of how many points the averaging function has for four servers of 8 bits."""
+    ("4^(MN)" if all agree,, else "another number"), and that of how many points the averaging function has for four
+    servers of 8 bits."""
     counts = {signals: len(set(product(range(4), repeat=signals))) for signals in (2, 4, 8)}  # MN signals, one by one
     ours = "4^(MN)" if all(count == 4**signals for signals, count in counts.items()) else "another number"
     yield PAPER.claim("example.input_combinations", ours)
@@ -197,8 +203,9 @@ def _combinations() -> Iterator[Claim]:
 
 
 def _printed_areas() -> Iterator[Claim]:
-    """Yield the rows of Table I's lowest area ratio and of its least reduction of area, both in percent, and of the
-    bias of floor in units of the last place."""
+    """Yield the rows of the lowest ratio of the areas of Table I's networks with approximated matrices to those with
+    whole ones and of the least reduction of area, 100 less the highest ratio, both in percent by our count with P and
+    T, and of the bias of floor in units of the last place."""
     ratios = [network.ratio() for network in TABLE_I]
     yield PAPER.claim("example.lowest_area", round(min(ratios), 1))
     yield PAPER.claim("example.area_reduction", round(100 - max(ratios), 1))
@@ -207,7 +214,7 @@ def _printed_areas() -> Iterator[Claim]:
 
 def _meshes() -> Iterator[Claim]:
     """Yield the rows of how many MZIs the meshes of random matrices have: of a 4 x 4 orthogonal one, of a 3 x 5 one by
-    its SVD, and the percentage that the form Σ·U saves over the SVD of a 64 x 64 one."""
+    its SVD, and the percentage of MZIs that the form Σ·U saves over the SVD of a 64 x 64 one."""
     rng = np.random.default_rng(0)
     yield PAPER.claim("example.mesh_of_a_unitary", decompose(np.linalg.qr(rng.standard_normal((4, 4)))[0]).mzis)
     wide, square = rng.standard_normal((3, 5)), rng.standard_normal((64, 64))
@@ -227,21 +234,21 @@ def scenario(network: PaperNetwork) -> str:
 
 
 def points() -> int:
-    """Return the number of inputs of the fourth scenario's grid (four servers of 16 bits), of which Table II states
-    shares."""
+    """Return the number of different inputs of the averaging network of the fourth scenario (four servers of 16 bits),
+    which averages the servers' symbols before it reads them, of which Table II states shares."""
     return AveragingFunction.of(4, 16).points
 
 
 def counts(row: str) -> range:
     """Return the range of numbers of wrong outputs, of all :func:`points`, that round to Table II's accuracy of a row
-    (the approximated layers, such as ``4-7``)."""
+    (its approximated layers: ``4-6``, ``4-7``, ``4-8``, ``3-6`` or ``3-7``), which has five decimals of a percent."""
     low, high = ((100 - ACCURACY[row] + shift) / 100 * points() for shift in (-5e-6, 5e-6))
     return range(max(floor(low) + 1, 0), floor(high) + 1)
 
 
 def likely_counts(row: str) -> list[int]:
     """Return how often each error of a row of Table II came, in whole numbers in the order in which its ratios are
-    printed, whose sum prints as its accuracy and that print the ratios best.
+    printed, whose sum prints as its accuracy and that are closest to the printed ratios.
 
     Args:
         row: the approximated layers: ``4-7``, ``4-8``, ``3-6`` or ``3-7``; ``4-6`` has no errors.
@@ -259,8 +266,9 @@ def likely_counts(row: str) -> list[int]:
 
 
 def rms(row: str) -> float:
-    """Return the root mean square error of a mean code, in units of its last place, over all outputs of a row of Table
-    II (the approximated layers, such as ``4-7``)."""
+    """Return the root mean square error of a mean code by the printed accuracy and shares of errors, in units of its
+    last place, over all outputs of a row of Table II (its approximated layers, such as ``4-7``), right ones included; 0
+    for ``4-6``."""
     return TABLE_II_ERRORS[row].rms
 
 
@@ -274,9 +282,9 @@ def _area(network: PaperNetwork) -> Claim:
 
 
 def _constructed(network: PaperNetwork, found: Record) -> Iterator[Claim]:
-    """Yield a scenario's rows on weights that are written down in the paper's layers, both with the accuracy in percent
-    on all inputs in ``found``, the scenario's record: beside the row of any matrices, and, but for the first scenario,
-    beside that of approximated ones of the form Σ · U."""
+    """Yield a scenario's rows on weights that are written down in the paper's layers, both with the same accuracy in
+    percent on all inputs, from ``wrong_outputs`` and ``checked_inputs`` in ``found``, the scenario's record: beside the
+    row of any matrices, and, but for the first scenario, beside that of approximated ones of the form Σ · U."""
     accuracy = 100 * (1 - found["wrong_outputs"] / found["checked_inputs"])
     # The first scenario's approximated network is trained.
     for form in ("constructed",) if network is TABLE_I[0] else ("constructed", "sigma_u"):
@@ -292,7 +300,8 @@ def _structure_of_table_ii(found: Record) -> Claim:
 
 def _table_ii_areas() -> list[Claim]:
     """Return the rows of Table II's area ratios in percent, units P and T counted, but for the first row, which Table I
-    has; each says with which convention of units the printed one comes out."""
+    has; each says whether the printed one comes out with P and T, without them, with both or "in neither way", to one
+    decimal."""
     rows = []
     for row, network in zip(ROWS[1:], TABLE_II[1:], strict=True):
         areas = {"with_units": network.ratio(), "without_units": network.ratio(units=False)}
@@ -308,8 +317,8 @@ def _identifier(row: str) -> str:
 
 
 def _errors() -> Iterator[Claim]:
-    """Yield the percentages of each size of error among the errors of Table II's rows but the first, as one text a row,
-    from the whole numbers of errors that print the row's accuracy."""
+    """Yield the percentages of each size of error among the errors of Table II's rows but the first, as one text a row
+    ("90, 10", in the printed order and decimals), from the whole numbers of errors of :func:`likely_counts`."""
     for row in ROWS[1:]:
         parts = likely_counts(row)
         pairs = zip(parts, RATIOS[row], strict=True)
