@@ -348,8 +348,9 @@ def _all_reduce(algorithm: str, servers: int) -> Schedule:
 
 
 def _figure_6() -> Iterator[Claim]:
-    """Yield bytes sent over bytes of the gradient with the ring and with OptINC, a row each by number of servers, what
-    the ring sends beyond OptINC in percent where it is printed, and the ring's steps for four servers."""
+    """Yield the most bytes that a server sends over bytes of the gradient with the ring and with OptINC, a row each for
+    4, 8 and 16 servers, what the ring sends beyond OptINC in percent for 4 and 16 servers, and the ring's steps for
+    four servers."""
     for n, ring in RING_TRAFFIC.items():
         yield PAPER.claim("figure6.ring_n{n}", sent("ring", n), paper=ring, n=n)
         yield PAPER.claim("figure6.optinc_n{n}", sent("in-network", n), n=n)
@@ -360,8 +361,8 @@ def _figure_6() -> Iterator[Claim]:
 
 
 def _synchronisation() -> Claim:
-    """Return the row of the bytes that synchronise scales, "less than 0.4 %" of the gradient's or "more", by the larger
-    of the shares for codes of 8 and 16 bits and a gradient of 2^20 values."""
+    """Return the row of the bytes by which the servers agree on the scales of their codes, "less than 0.4 %" of the
+    gradient's or "more", by the larger of the shares for codes of 8 and 16 bits and a gradient of 2^20 values."""
     shares = {bits: 100 * synchronisation_share(1 << 20, bits) for bits in (8, 16)}
     ours = "less than 0.4 %" if max(shares.values()) < 0.4 else "more"
     return PAPER.claim("headline.synchronisation", ours, shares=shares)
@@ -383,8 +384,8 @@ def kept(name: str) -> Any:
 
 
 def _trained() -> Claim:
-    """Return the row of the accuracy in percent of scenario 1's trained network: its kept weights, tried on all
-    inputs."""
+    """Return the row of the accuracy in percent of scenario 1's trained network: its kept weights, tried on every point
+    of the input grid."""
     with as_file(_TRAINED / f"{_WEIGHTS}.npz") as path:
         weights, arguments = load_network(path)
     verification = verify(weights, arguments.function())
@@ -438,8 +439,8 @@ GRAPHS: Mapping[str, tuple[str, Mapping[str, Any], int | None]] = {
 
 @cache
 def workload(name: str) -> ComputeGraph:
-    """Return the graph of one sample that is stored with the package, by name: ``resnet50``, ``resnet50-small-stem``,
-    ``llama`` (256 tokens) or ``llama-short`` (16)."""
+    """Return the training graph of one sample that is stored with the package, by name: ``resnet50``,
+    ``resnet50-small-stem``, ``llama`` (256 tokens) or ``llama-short`` (16)."""
     text = (files(__package__) / "graphs" / f"{name}.json").read_text(encoding="utf-8")
     return ComputeGraph.from_json(json.loads(text))
 
@@ -488,8 +489,9 @@ class StepTime:
 
 @cache
 def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> StepTime:
-    """Return the seconds of a simulated step on four servers, network and computing one after the other, as in the
-    paper's bars: ``compute``, and what the network adds to it with the ring (``ring``) and with OptINC (``optical``).
+    """Return the seconds of a simulated step on four servers, network and computing one after the other (nothing
+    overlaps), as in the paper's bars: ``compute``, and what the network adds to it with the ring (``ring``) and with
+    OptINC (``optical``).
 
     Args:
         model: name of a stored graph: ``resnet50``, ``resnet50-small-stem``, ``llama`` or ``llama-short``.
@@ -503,15 +505,16 @@ def step(model: str, batch: int, ring_bytes: int = CODE_BYTES) -> StepTime:
 
 @cache
 def simulated(model: str, batch: int, algorithm: str, nbytes: int, overlap: bool = False) -> StepResult:
-    """Return a simulated step of data parallelism on four servers as section IV equips them: 60 TFLOP/s · 0.6, 8 · 800
-    Gbit/s.
+    """Return a simulated step of data parallelism on four servers as section IV equips them: 60 TFLOP/s at an
+    efficiency of 0.6 and 8 links of 800 Gbit/s a server. Each all-reduce takes the time of the algorithm's built
+    schedule.
 
     Args:
         model: name of a stored graph: ``resnet50``, ``resnet50-small-stem``, ``llama`` or ``llama-short``.
         batch: samples a server.
         algorithm: of the all-reduce: ``in-network`` runs on the optical averager, others on the packet switch, both
             without latency of hops.
-        nbytes: bytes of a gradient value as it is sent.
+        nbytes: bytes of a gradient value as it is sent, such as 2 for 16-bit codes.
         overlap: let the exchange run beside the backward pass.
     """
     cluster = _cluster()
@@ -532,7 +535,7 @@ def _cluster() -> Cluster:
 
 def batch_of(model: str, saving: float, ring_bytes: int = CODE_BYTES) -> float:
     """Return the samples a server, not rounded, at which OptINC saves ``saving`` percent of the step with the ring;
-    computing is proportional to them.
+    computing is proportional to them, and the network takes as long as for one.
 
     Args:
         model: name of a stored graph: ``resnet50``, ``resnet50-small-stem``, ``llama`` or ``llama-short``.
@@ -545,14 +548,15 @@ def batch_of(model: str, saving: float, ring_bytes: int = CODE_BYTES) -> float:
 
 def bound(servers: int) -> float:
     """Return the largest percentage of a step that OptINC can save over the ring on so many servers: that where
-    everything but the network takes no time."""
+    everything but the network takes no time, 100 (1 − bytes sent by OptINC / bytes sent by the ring), 33.3 for four."""
     return 100 * (1 - sent("in-network", servers) / sent("ring", servers))
 
 
 def _savings() -> Iterator[Claim]:
-    """Yield a row for each model of Fig. 7(b) without a number of ours, as no batch is printed on which the percentage
-    saved depends: the explanation states it at a usual batch, and the samples at which the printed percentage would be
-    saved. Then a row of these samples for the stem that is customary for CIFAR."""
+    """Yield a row for each model of Fig. 7(b), ResNet-50 and the LLaMA-like one, without a number of ours (None), as no
+    batch is printed on which the percentage saved depends: the explanation states it at a usual batch, and the samples
+    at which the printed percentage would be saved. Then a row of the images a server, to two digits, at which ResNet-50
+    with the stem that is customary for CIFAR would save the printed percentage."""
     for model, paper in SAVED.items():
         batch, size = USUAL[model], TOKENS_OF_A_SAMPLE.get(model, 1)
         usual = {"usual": step(model, batch).saving, "with_float32": step(model, batch, FLOAT_BYTES).saving}
@@ -567,8 +571,9 @@ def _savings() -> Iterator[Claim]:
 
 def _bounds_of_savings() -> Iterator[Claim]:
     """Yield the row of whether communication "dominates" a step (over 60 % of it), is "comparable" (over 40 %) or
-    "minor" where the printed savings are made, for both models, and that of whether the bound of savings grows with the
-    servers."""
+    "minor" where the printed savings are made, that is by the printed percentage over the bound for four servers, for
+    both models as "dominates, comparable", and that of whether the bound of savings grows with 4, 8 and 16 servers
+    ("grows with the servers" or "does not grow")."""
     bounds = {n: bound(n) for n in (4, 8, 16)}
     shares = {model: 100 * saving / bounds[4] for model, saving in SAVED.items()}
     words = ["dominates" if share > 60 else "comparable" if share > 40 else "minor" for share in shares.values()]
@@ -578,13 +583,14 @@ def _bounds_of_savings() -> Iterator[Claim]:
 
 
 def claims(noise: Record, aware: Record, cascade: Record, found: Record, runs: Record) -> tuple[Claim, ...]:
-    """Return all rows, from the records of our measurements.
+    """Return all rows of the study, in the order of its page, from the records of our measurements.
 
     Args:
         noise: trained and constructed networks under noise.
         aware: trainings with and without the devices' errors.
         cascade: the trained cascade.
-        found: constructed networks by scenario ("16x4"), and under ``cascade`` the cascade of them, on all inputs.
+        found: constructed networks by scenario (bits x servers, "16x4"), and under ``cascade`` the cascade of them, on
+            all inputs.
         runs: records of trainings by what was trained: ``language``, the model of the paper's size; ``small``, a
             smaller one; ``digits``, a CNN on MNIST; and ``images``, ResNet-50 on CIFAR-100, which the digits stand for
             where it is None.

@@ -72,8 +72,9 @@ def measure_images(work: Path, data: Path, advance: Advance = ignore) -> Path | 
 
 
 def _train_images(name: str, folder: Path, data: Path) -> dict[str, Any]:
-    """Train ResNet-50 with one variant of the average, on the GPU if there is one, with seed 0 and the default recipe
-    (300 epochs), and return the record: ``training_loss`` and ``accuracy`` by epoch, and the ``recipe``.
+    """Train ResNet-50 on CIFAR-100 with one variant of the average, on the GPU if there is one, with seed 0 and the
+    default recipe (300 epochs), and return the record: ``training_loss`` and test ``accuracy`` (0 to 1) by epoch, and
+    the ``recipe``.
 
     Args:
         name: variant, ``float32`` or ``16-bit floor``, without errors or with those of a row of Table II: ``16-bit
@@ -147,8 +148,8 @@ OWN_TEXT = "wikipedia"
 
 
 def measure_language(work: Path, data: Path, advance: Advance = ignore) -> tuple[Path, ...]:
-    """Run the training runs of both language models that have no ``result.json`` in their folder in ``work``, and write
-    one file of results for each series there.
+    """Run the training runs of both language models, of all variants and seeds, that have no ``result.json`` in their
+    folder in ``work``, and write one file of results for each series there.
 
     Args:
         work: folder for results and checkpoints, with a folder for each series, variant and seed.
@@ -190,7 +191,7 @@ def measure_series(series: Series, corpus: Corpus, work: Path, advance: Advance 
 def _train_language(series: Series, name: str, seed: int, corpus: Corpus, folder: Path) -> dict[str, Any]:
     """Train the language model of a series with the variant ``name`` and one seed, with a checkpoint in ``folder`` from
     which an interrupted run resumes, and return the record, with the recipe and the name of the corpus, as
-    `papers.runs.language.train` does."""
+    `papers.runs.language.train` does. ``name`` is a key of the series' variants."""
     import torch
 
     from lightloom.papers.runs.language import Recipe, train
