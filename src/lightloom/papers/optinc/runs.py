@@ -235,7 +235,8 @@ class DigitsRun:
     rounding: Literal["floor", "half-up"] = "half-up"
 
     def recipe(self, seed: int) -> Recipe:
-        """Return LeNet's recipe of the run with one seed: 1,200 iterations, and averages as the run states them."""
+        """Return LeNet's recipe of the run with one seed: 1,200 iterations, and averages by the run's averager, bits
+        and rounding; without an averager gradients are exchanged in float32."""
         from lightloom.papers.runs.digits import lenet_recipe
 
         gradients = "none" if self.averager is None else f"optical:{self.averager}"
@@ -258,8 +259,8 @@ RUNS = (
 
 
 def digits_jobs() -> list[tuple[DigitsRun, int]]:
-    """Return pairs of run and seed in the order of execution: the baseline and the first variant together for each
-    seed, then all others seed by seed."""
+    """Return pairs of run and seed in the order of execution: float32 and the first variant together for each seed,
+    then all others seed by seed."""
     return [(run, seed) for part in (RUNS[:2], RUNS[2:]) for seed in SEEDS for run in part]
 
 
@@ -270,7 +271,7 @@ def measure_digits(work: Path, data: Path, advance: Advance = ignore) -> Path:
     All of it is one launch of four processes, as starting processes takes as long as some of the runs.
 
     Args:
-        work: folder for results, one file a run.
+        work: folder for results, one file a run and seed; it is made.
         data: the data folder with MNIST.
         advance: called with the number of runs that had a result before, and with that of the others at the end.
 
@@ -300,7 +301,7 @@ def measure_digits(work: Path, data: Path, advance: Advance = ignore) -> Path:
 
 def train_all(worker: Worker) -> None:
     """Train one digits run after the other on this rank, as the worker function of ``launch``; rank 0 writes each run's
-    result file when the run ends.
+    result file, the kept fields of its record as JSON, when the run ends. There are no checkpoints.
 
     ``worker.arguments``: ``tasks`` (each with ``recipe``, fields of the recipe, and ``result``, the path to write) and
     ``data`` (the data folder).
@@ -329,8 +330,8 @@ TUPLES = 1_000_000
 
 def measure_constructed(work: Path, _data: Path, advance: Advance = ignore) -> Path:
     """Construct and try what has no file ``constructed-<name>.json`` in ``work``, write ``constructed.json`` there, and
-    return its path: the network of each scenario of Table I, and the cascade. No data sets are needed; ``advance`` is
-    called with 1 for each of them, kept or done."""
+    return its path: the network of each scenario of Table I, and the cascade of four times four servers of 8 bits. No
+    data sets are needed; ``advance`` is called with 1 for each of them, kept or done."""
     jobs = {f"{n.bits}x{n.servers}": partial(build, n.servers, n.bits, layers=n.layers) for n in TABLE_I}
     records = {}
     for name, job in (jobs | {"cascade": partial(build_cascade, 4, 4, 8)}).items():
@@ -343,11 +344,11 @@ def measure_constructed(work: Path, _data: Path, advance: Advance = ignore) -> P
 def _tried(job: Callable[[], Construction | Cascade]) -> dict[str, Any]:
     """Construct a network or a cascade by ``job``, try it, and return its record with ``cpu_seconds``.
 
-    Of a network: ``name``, ``mzi_count``, ``layers``, the proved ``tolerance``, ``wrong_outputs`` of ``checked_inputs``
-    without noise (``exhaustive`` if these are all), the noise it bears as a share of full scale (``noise_limit``), and
-    ``largest_difference``, by how much an element of a matrix is at most off the form Σ · U, as a share of the matrix's
-    largest element. Of a cascade: ``wrong_outputs``, ``checked_inputs`` and ``exhaustive`` of both levels under
-    ``levels``, and under ``end_to_end``, of a million drawn tuples of codes (``tuples``), the counts
+    Of a network: ``name``, ``mzi_count``, ``layers``, the ``tolerance`` of its proof, ``wrong_outputs`` of
+    ``checked_inputs`` without noise (``exhaustive`` if these are all), the noise it bears as a share of full scale
+    (``noise_limit``), and ``largest_difference``, by how much an element of a matrix is at most off the form Σ · U, as
+    a share of the matrix's largest element. Of a cascade: ``wrong_outputs``, ``checked_inputs`` and ``exhaustive`` of
+    both levels under ``levels``, and under ``end_to_end``, of a million drawn tuples of codes (``tuples``), the counts
     ``wrong_with_decimals`` and ``wrong_without_decimals`` and ``share_wrong_without_decimals`` (0 to 1).
     """
     start, made = process_time(), job()
@@ -386,8 +387,8 @@ def measure_trained(work: Path, _data: Path, advance: Advance = ignore) -> Path:
 
 def _train_selection(rows: str, folder: Path) -> dict[str, Any]:
     """Train scenario 4 with one selection of approximated matrices and return its record, as `Trained.to_json` has it:
-    the recipe, ``accuracy`` (share of right inputs, 0 to 1), counts, ``history`` by epoch, and ``errors`` cut to the
-    five most frequent.
+    the recipe, ``accuracy`` (share of right inputs, 0 to 1), numbers of wrong outputs and checked inputs, ``history``
+    by epoch, and ``errors`` cut to the five most frequent.
 
     Args:
         rows: key of :data:`SELECTIONS`, such as "4-7".

@@ -64,7 +64,8 @@ def study(work: Path | None = None) -> Study:
 
 
 def traffic() -> Figure:
-    """Draw Fig. 6: bytes that a server sends over bytes of the gradient, by servers, with the ring and with OptINC."""
+    """Draw Fig. 6: bytes that a server sends over bytes of the gradient, by servers (4, 8 and 16), with the ring and
+    with OptINC, as counted in schedules; diamonds are the paper's."""
     figure, (axes,) = canvas(1)
     servers = list(RING_TRAFFIC)
     for shift, label, algorithm, colour in ((-0.2, "ring", "ring", GREY), (0.2, "OptINC", "in-network", BLUE)):
@@ -96,7 +97,8 @@ def training(language: Record, digits: Record) -> Figure:
 
 
 def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale: float) -> None:
-    """Plot the mean over seeds, a line for each variant; the baseline broad, as the others lie on it.
+    """Plot the mean over seeds, a line for each variant; float32 broad, as the others lie on it. The label of a variant
+    with fewer seeds than float32 says how many it has.
 
     Args:
         axes: panel to draw in.
@@ -118,8 +120,9 @@ def _means(axes: Axes, runs: Record, along: str, key: str, stretch: float, scale
 
 
 def in_pairs(language: Record, small: Record, digits: Record) -> Figure:
-    """Draw differences of the last entries from float32 with the same seed, a row for each variant: single runs, their
-    mean and its 95 % interval; a panel each for the language model, the small one, and MNIST."""
+    """Draw how much the last validation loss (nats a byte) or test accuracy (points) is above that of float32 with the
+    same seed, a row for each variant: single runs, their mean and its 95 % interval where there are several seeds; a
+    panel each for the language model, the small one, and MNIST."""
     figure, panels = canvas(3, size=(13, 4.4))
     sources = (
         (language, "validation_loss", 1.0, "validation loss less float32's, nats a byte"),
@@ -144,8 +147,9 @@ def in_pairs(language: Record, small: Record, digits: Record) -> Figure:
 
 
 def savings() -> Figure:
-    """Draw Figure 7(b) as percent saved against samples a server, a panel for each model; the paper's two figures are
-    marked where they lie on our curves."""
+    """Draw Figure 7(b) as percent saved against samples a server, a panel for each model (images or tokens), with
+    16-bit codes on both networks and with float32 on the ring, and for ResNet-50 also with a stem of stride 1. Lines
+    are the paper's two figures, marked where they lie on our curves, and the bound for equal widths."""
     figure, (left, right) = canvas(2, sharey=True)
     for nbytes, style, label in (
         (rows.CODE_BYTES, "-", "16-bit codes in both"),
@@ -177,7 +181,7 @@ def savings() -> Figure:
 
 def breakdown() -> Figure:
     """Draw Figure 7(b) as bars: computing and network of a step over the ring's whole step, for three batches of each
-    model."""
+    model; the ring and OptINC side by side, with 16-bit codes in both."""
     figure, panels = canvas(2, sharey=True)
     chosen = (
         ("ResNet-50", "resnet50", (2, 8, 32), "{} images", 1),
@@ -205,8 +209,9 @@ def breakdown() -> Figure:
 
 
 def errors() -> Figure:
-    """Draw Table II as RMS error against share of wrong outputs, a point for each row with errors: how often a network
-    errs says little about how much its errors weigh."""
+    """Draw Table II as RMS error against share of wrong outputs, in units of a mean code's last place, on logarithmic
+    axes, a point for each row with errors, and a line at the size of floor's bias (0.375): how often a network errs
+    says little about how much its errors weigh."""
     figure, (axes,) = canvas(1)
     for row in ROWS[1:]:
         wrong = 1 - ACCURACY[row] / 100
@@ -222,8 +227,8 @@ def errors() -> Figure:
 
 def noise(comparison: Record) -> Figure:
     """Draw the share of wrong outputs against noise as a share of full scale, for the trained and constructed networks
-    of scenario 1 in ``comparison`` (the kept record ``noise``), with the bound that no network passes; shares of 0 are
-    left out."""
+    of scenario 1 in ``comparison`` (the kept record ``noise``), on logarithmic axes, with a line at 99.99 % right and
+    one at the noise beyond which no network has as many right; shares of 0 are left out."""
     figure, (axes,) = canvas(1)
     sigmas = np.array(comparison["sigmas"])
     trained, constructed = cycle((RED, ORANGE, PURPLE, "#882255")), cycle((BLUE, GREEN, SKY, "#222255"))
@@ -245,8 +250,10 @@ def noise(comparison: Record) -> Figure:
 
 
 def aware_training(aware: Record) -> Figure:
-    """Draw, from the kept record ``aware``, the share of wrong averages against phase errors in rad, and for every seed
-    the percentage of wrong ones without and with errors in training, at the phase errors of the record's verdict."""
+    """Draw, from the kept record ``aware``, the share of wrong averages against phase errors in rad (logarithmic axes,
+    none wrong at the bottom), of the networks trained without and with errors and of the constructed ones, and for
+    every seed the percentage of wrong ones without and with errors in training, at the phase errors of the record's
+    verdict."""
     figure, (left, right) = canvas(2)
     phases = list(PHASES.values())
     for arm, colour in (("unaware", ORANGE), ("aware", BLUE)):
