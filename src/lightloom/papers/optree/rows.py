@@ -77,8 +77,8 @@ def theorem_3_proof_steps(ranks: int, wavelengths: int, stages: int) -> int:
 def literal_stage_steps(ranks: int, wavelengths: int, stages: int) -> list[int]:
     """Return the steps of each stage, the first stage first, as the proof of Theorem 1 writes them.
 
-    The first takes ceil(m²/8w)·ceil(N/m), each later one floor(m²/4w)·ceil(N/m), with m = N^(1/k), w ``wavelengths``
-    and k ``stages``. No ceiling over all stages follows.
+    The first takes ceil(m²/8w)·ceil(N/m), each later one floor(m²/4w)·ceil(N/m), with m = N^(1/k), not rounded, w
+    ``wavelengths`` and k ``stages``. No ceiling over all stages follows.
     """
     m = ranks ** (1 / stages)
     share = ceil(ranks / m - 1e-9)
@@ -131,8 +131,8 @@ def seconds(steps: int, nbytes: float, *, later_shares: int = 1) -> float:
     """Return the seconds of an all-gather under the paper's cost model (Eq. 3): each step costs d/B + a, with
     ``nbytes`` as d, the bytes of one rank's share, B = 5e9 bytes per second, and a = 25 µs.
 
-    Every step but the first carries ``later_shares`` shares, that is ``later_shares`` · d bytes (2 for NE as the text
-    describes it).
+    The first step carries one share, every other step ``later_shares`` shares, that is ``later_shares`` · d bytes (2
+    for NE as the text describes it).
     """
     return (1 + (steps - 1) * later_shares) * nbytes / BANDWIDTH + steps * RECONFIGURATION
 
@@ -155,7 +155,8 @@ class Built(NamedTuple):
 def built(
     name: str, ranks: int = RANKS, wavelengths: int = WAVELENGTHS, radices: tuple[int, ...] | None = None
 ) -> Built:
-    """Build and verify an all-gather on a WDM ring, and return its number of steps and its generator's notes.
+    """Build and verify an all-gather on a WDM ring (by default of 1,024 ranks with 64 wavelengths), and return its
+    number of steps and its generator's notes.
 
     Args:
         name: of the algorithm in the registry; without effect where ``radices`` are given.
@@ -202,7 +203,8 @@ def _steps_in_words(steps: dict[str, int]) -> str:
 
 def _extremes() -> Iterator[Claim]:
     """Yield, for each of the two settings of Fig. 5 and of Fig. 6, a row with the name of the algorithm with the fewest
-    steps by :func:`paper_steps` and one with that of the most."""
+    steps by :func:`paper_steps` and one with that of the most; of equal ones the first of OpTree, WRHT, NE and Ring is
+    the fastest and the last the slowest."""
     for figure, settings in ((5, BY_RANKS), (6, BY_WAVELENGTHS)):
         for ranks, wavelengths in settings:
             steps = paper_steps(ranks, wavelengths)
@@ -226,7 +228,8 @@ def _figure_5() -> Iterator[Claim]:
 
 def _figure_6() -> Iterator[Claim]:
     """Yield whether the steps of OpTree and WRHT fall or rise from 96 to 128 wavelengths ("falls", else "rises"), then
-    how WRHT's steps compare with NE's at 128 ("smaller", "slightly larger" or "larger"); all by :func:`paper_steps`."""
+    how WRHT's steps compare with NE's at 128 ("smaller", "slightly larger", which is up to 5 % more, or "larger"); all
+    by :func:`paper_steps`."""
     few, many = (paper_steps(n, w) for n, w in BY_WAVELENGTHS)
     for name in ("OpTree", "WRHT"):
         trend = "falls" if many[name] < few[name] else "rises"
@@ -274,8 +277,8 @@ def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **
 
 def _other_counts() -> Iterator[Claim]:
     """Yield two rows of the percentage that OpTree saves on average over Fig. 5's settings by counts other than
-    :func:`paper_steps`: over WRHT at the depth that minimises Theorem 1, and over NE with 2d in every step but the
-    first, in the limit of large messages."""
+    :func:`paper_steps`: over WRHT at the depth that minimises Theorem 1, and over NE where every step but the first
+    carries two shares, in the limit of large messages, 2 · steps − 1 shares."""
     steps = [paper_steps(n, w) for n, w in BY_RANKS]
     # Theorem 1 at the depth that minimises it, as in Fig. 4.
     least = [theorem_1_steps(n, w, best_stages(n, w)) for n, w in BY_RANKS]
@@ -287,7 +290,8 @@ def _other_counts() -> Iterator[Claim]:
 
 def _averages_over_wavelengths() -> Iterator[Claim]:
     """Yield the percentages that OpTree saves on average over Fig. 6's settings, one row for each rival, then a row of
-    how many readings of the paper give all three printed averages."""
+    how many of the tried readings of the paper (:func:`readings`, 96 and 128 wavelengths) give all three printed
+    averages."""
     printed = "; ".join(f"w = {w}: {_steps_in_words(paper_steps(n, w))}" for n, w in BY_WAVELENGTHS)
     yield from _reductions("wavelengths", LIGHT, BY_WAVELENGTHS, printed=printed)
     tried, agree, off, nearest = readings(96, 128)
@@ -340,10 +344,11 @@ def optree_readings(wavelengths: int) -> dict[str, float]:
 
 
 def wrht_readings(wavelengths: int) -> dict[str, int]:
-    """Return WRHT's steps at 1,024 ranks by Table I's formula and by the text's two totals, for p = w and 2w and one
-    less or more, with θ as it is needed or one more, and with N itself or padded to p^θ.
+    """Return WRHT's steps at 1,024 ranks by Table I's formula and by the text's two totals, in which (θ − 1) p^(θ − 1)
+    (``text``) or θ p^(θ − 1) steps (``one root``) follow the collection, for p = w and 2w and one less or more, with θ
+    as it is needed or one more, and with N itself or padded to p^θ.
 
-    The keys name form and reading: "Table I, p = 2w+1, θ+0, N padded"; the other forms are "text" and "one root".
+    The keys name form and reading: "Table I, p = 2w+1, θ+0, N padded".
     """
     totals: dict[str, int] = {}
     for times, offset, more, padded in product((1, 2), (-1, 0, 1), (0, 1), (False, True)):
@@ -359,8 +364,9 @@ def wrht_readings(wavelengths: int) -> dict[str, int]:
 def readings(few: int, many: int) -> tuple[int, int, float, str]:
     """Try all readings of the printed averages over two numbers of wavelengths, ``few`` and ``many``, at 1,024 ranks.
 
-    A reading takes one form each of OpTree's and WRHT's steps, one share a step of NE or two, N or N − 1 steps of Ring,
-    and a kind of mean. Those off by more than 1 point over Ring or NE are counted as tried, but not looked at further.
+    A reading takes one form each of OpTree's and WRHT's steps, N/2 steps of NE of one share or as many as N − 1 for
+    two, N or N − 1 steps of Ring, and a kind of mean. Those off by more than 1 point over Ring or NE are counted as
+    tried, but not looked at further.
 
     Returns:
         The number of readings; how many give all three averages within 0.02 points; by how many points the nearest
@@ -384,8 +390,9 @@ def _off(kind: str, ours: Sequence[float], theirs: Sequence[float], rival: str) 
     without sign.
 
     Args:
-        kind: how quotients are averaged: ``mean``, ``quotient of sums``, ``harmonic mean`` or ``geometric mean``.
-        ours: OpTree's steps in each setting.
+        kind: how the quotients of our steps over theirs are averaged; the saving is 100 less 100 times the average:
+            ``mean``, ``quotient of sums``, ``harmonic mean`` or ``geometric mean``.
+        ours: OpTree's steps in each setting (number of wavelengths).
         theirs: the rival's steps in the same settings.
         rival: key of the printed average over wavelengths.
     """
@@ -415,8 +422,8 @@ _COUNTED_EXACTLY = 6
 
 
 def curve(ranks: int) -> dict[int, int]:
-    """Return the steps of Theorem 1 by depth, 1 to 10, at 64 wavelengths. As every step costs d/B + a, times are
-    proportional to them."""
+    """Return the steps of Theorem 1 by depth k, 1 to 10, at 64 wavelengths, rounded up. As every step costs d/B + a,
+    times are proportional to them."""
     return {k: theorem_1_steps(ranks, WAVELENGTHS, k) for k in DEPTHS}
 
 
@@ -453,8 +460,9 @@ def constructed(ranks: int, depth: int) -> tuple[tuple[int, ...], int] | None:
 
 
 def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
-    """Return the wavelengths that all stages of a tree of ``radices`` (first stage first) need together, roughly:
-    candidates with less are counted exactly first."""
+    """Return the wavelengths that all stages of a tree of ``radices`` (first stage first) need together, roughly: those
+    of an all-to-all on a ring of the first radix times its groups, rounded up, and of all-to-alls on lines of the later
+    ones, times N over the radix. Candidates with less are counted exactly first."""
     first, *later = radices
     wavelengths = ceil(ranks / first) * ring_all_to_all_wavelengths(first)
     return wavelengths + sum(ranks / radix * line_all_to_all_wavelengths(radix) for radix in later)
@@ -462,7 +470,7 @@ def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
 
 def _lowest() -> Iterator[Claim]:
     """Yield how Theorem 1's steps go over the depths of the inset, 5 to 9, in words ("falls, stable, rises"), a row for
-    each number of ranks, and for 2,048 and 4,096 ranks the depth that minimises Theorem 1."""
+    each number of ranks of Fig. 4, and for 2,048 and 4,096 ranks the depth that minimises Theorem 1."""
     for n in FIGURE_4_RANKS:
         steps = [curve(n)[k] for k in INSET]
         yield PAPER.claim("figure4.shape_{n}", shape(steps), n=n, steps=", ".join(map(str, steps)))
@@ -473,8 +481,9 @@ def _lowest() -> Iterator[Claim]:
 
 
 def _constructed() -> Iterator[Claim]:
-    """Yield the steps of the searched tree of integer radices for each number of ranks, beside the least by Theorem 1,
-    and the percentage of Theorem 1's steps that the best depth saves over one stage at 1,024 ranks."""
+    """Yield the steps of the searched tree of integer radices for each number of ranks, beside the least of Theorem 1
+    over depths 1 to 10, and the percentage of Theorem 1's steps that the best depth saves over one stage at 1,024
+    ranks."""
     for n in FIGURE_4_RANKS:
         radices = best_radices(n, WAVELENGTHS)
         steps = stage_steps(n, WAVELENGTHS, radices)
@@ -494,8 +503,8 @@ _NAMES = ("one", "two", "three")
 
 def _example_steps() -> Iterator[Claim]:
     """Yield the steps of the example's schedules of one, two and three stages, built and verified, and which of them
-    takes the fewest; then who exchanges with whom in the two stages of the second schedule, two groups of nodes a
-    stage, counted from 1."""
+    takes the fewest ("two stages"); then who exchanges with whom in the two stages of the second schedule, two groups
+    of nodes a stage, counted from 1."""
     schedules = (built("one-stage", N, W), built("optree", N, W, TWO_STAGES), built("optree", N, W, THREE_STAGES))
     for name, schedule in zip(_NAMES, schedules, strict=True):
         yield PAPER.claim(f"example.{name}_stage_steps", schedule.steps, notes=schedule.notes)
@@ -512,8 +521,8 @@ def _example_steps() -> Iterator[Claim]:
 
 def _example_stages() -> Iterator[Claim]:
     """Yield rows of the stages of the example's schedules of one, two and three stages: the wavelengths that each stage
-    needs, counted as its steps on a ring of one wavelength, and then the steps of the schedule of two stages on two
-    wavelengths, stage by stage.
+    needs, a row a stage, counted as its steps on a ring of one wavelength, and then the steps of the schedule of two
+    stages on two wavelengths, stage by stage.
 
     Raises:
         RuntimeError: the steps counted for the stages of a schedule of several stages do not add up to those of the
@@ -552,7 +561,7 @@ THEOREM_SIZES = range(8, 4097)
 
 def line_wavelengths(ranks: int) -> int:
     """Return the wavelengths in each direction that first-fit colouring gives to an all-to-all among ranks on a line;
-    no colouring of intervals takes fewer."""
+    where ranks i < j take the links from i to j; no colouring of intervals takes fewer."""
     ends: list[int] = []
     for start, stop in combinations(range(ranks), 2):
         free = next((colour for colour, end in enumerate(ends) if end <= start), len(ends))
@@ -561,8 +570,9 @@ def line_wavelengths(ranks: int) -> int:
 
 
 def _theorems() -> Iterator[Claim]:
-    """Yield for how many numbers of ranks, of 2 to 16, Lemma 1 holds on a line and on a ring (built there on one
-    wavelength), and for how many, of 8 to 4,096, Eq. 2, rounded up, gives the depth that minimises Theorem 1.
+    """Yield for how many numbers of ranks, of 2 to 16, Lemma 1 holds on a line (floor(N²/4) wavelengths) and on a ring
+    (ceil(N²/8), built there on one wavelength), and for how many, of 8 to 4,096, Eq. 2, rounded up, gives the depth
+    that minimises Theorem 1.
 
     Raises:
         RuntimeError: the built one-stage schedule of 5 ranks on 3 wavelengths does not take one step.
@@ -635,7 +645,7 @@ def _optree() -> Iterator[Claim]:
 
 
 def claims() -> tuple[Claim, ...]:
-    """Return all rows: Table I, the example, Fig. 4, Figs. 5 and 6, and the percentages."""
+    """Return all rows of the OpTree study: Table I, the example, Fig. 4, Figs. 5 and 6, and the percentages."""
     return (
         *(*_baselines(), *_one_stage(), *_wrht(), *_optree()),
         *(*_example_steps(), *_example_stages(), *_radices(), *_theorems()),
