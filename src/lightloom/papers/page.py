@@ -23,12 +23,12 @@ _FINDING = "finding: {id} | beside: {paper:claim} | ours: {ours:claim} | unit: {
 
 
 def write_page(studies: Sequence[Study], path: Path, provenance: Mapping[str, Any]) -> Path:
-    """Write one self-contained HTML page for all studies, with their rows, figures and assumptions, and return its
-    path.
+    """Write one self-contained HTML page for all studies, with what their papers print and how it compares, findings of
+    ours, figures and assumptions, and return its path.
 
     Args:
         studies: in the order of the page; the figures are drawn now.
-        path: file to write.
+        path: file to write; one that exists is replaced.
         provenance: facts about how the page was made, which it states, by name.
 
     Raises:
@@ -82,7 +82,7 @@ def canvas(
     sharey: bool = False,
     grid: Literal["both", "y"] = "y",
 ) -> tuple[Figure, list[Axes]]:
-    """Return a new matplotlib figure and its panels, row by row.
+    """Return a new matplotlib figure and its panels, row by row from the upper left, without top and right spines.
 
     Args:
         columns: panels side by side.
@@ -108,7 +108,8 @@ def stacked_bars(
     parts: Sequence[tuple[str, Sequence[float], str]],
     width: float = 0.8,
 ) -> list[BarContainer]:
-    """Draw a bar at each place out of parts stacked on one another, and return the drawn bars of each part.
+    """Draw a bar at each place out of parts stacked on one another, and return the drawn bars of each part, in their
+    order.
 
     Args:
         axes: panel to draw in.

@@ -48,8 +48,8 @@ class Entry(Config):
 
     @model_validator(mode="after")
     def _is_settled(self) -> Self:
-        """Raise ValueError unless the entry names rows, or else has a status and a reason, not both; and, where it has
-        rows and lists several numbers, unless there is a row for each number."""
+        """Return the entry; raise ValueError unless it names rows, or else has a status and a reason, not both; and,
+        where it has rows and lists several numbers, unless there is a row for each number."""
         if bool(self.names) == bool(self.settled and self.why):
             raise ValueError(f"at {self.at[0]}: expected rows, or else settled and why")
         if self.names and len(self.values) not in (0, len(self.names)):

@@ -41,8 +41,9 @@ def study() -> Study:
 
 
 def depth_figure() -> Figure:
-    """Draw Fig. 4: steps over the least by Theorem 1 against the depth k, a line for each number of ranks, with points
-    for trees of integer radices; all depths on the left, the paper's inset on the right."""
+    """Draw Fig. 4: steps by Theorem 1 over the least of them at this number of ranks, against the depth k, a line for
+    each number of ranks, with points for the best trees found of integer radices (:func:`constructed`); all depths on
+    the left, the paper's inset (depths 5 to 9) on the right; the left y axis is logarithmic."""
     from matplotlib.lines import Line2D
 
     figure, (whole, inset) = canvas(2, size=(10, 4.5), grid="both")
@@ -69,12 +70,14 @@ def depth_figure() -> Figure:
 
 
 def nodes_figure() -> Figure:
-    """Draw Fig. 5: time against message size, a panel each for 1,024 and 2,048 ranks."""
+    """Draw Fig. 5: time against message size, as :func:`_draw_times` draws it, a panel each for 1,024 and 2,048 ranks
+    at 64 wavelengths."""
     return _time_figure(BY_RANKS)
 
 
 def wavelengths_figure() -> Figure:
-    """Draw Fig. 6: time against message size, a panel each for 96 and 128 wavelengths."""
+    """Draw Fig. 6: time against message size, as :func:`_draw_times` draws it, a panel each for 96 and 128 wavelengths
+    at 1,024 ranks."""
     return _time_figure(BY_WAVELENGTHS)
 
 
@@ -92,8 +95,9 @@ def _time_figure(settings: Settings) -> Figure:
 
 
 def _draw_times(axes: Axes, ranks: int, wavelengths: int) -> None:
-    """Draw the algorithms' times over message sizes in MiB on logarithmic axes, relative to OpTree's (Theorem 1) at 1
-    MiB in this panel, with the numbers of steps written at the right ends of the lines."""
+    """Draw the times of Ring, NE (one share a step, and two), WRHT (N padded, and not) and OpTree (a line by Theorem 1,
+    points for integer radices) by the paper's cost model over message sizes in MiB on logarithmic axes, relative to
+    OpTree's (Theorem 1) at 1 MiB in this panel, with the numbers of steps written at the right ends of the lines."""
     steps = paper_steps(ranks, wavelengths)
     unit = seconds(steps["OpTree"], SIZES[0])
     mebibytes = [size / _MIB for size in SIZES]

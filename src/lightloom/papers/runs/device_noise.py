@@ -57,8 +57,9 @@ def test_accuracy_under(
     seed: int,
     folder: Path | None = None,
 ) -> DeviceNoiseResult:
-    """Fabricate a network's meshes once, average a model's gradients with them in training, and return errors of
-    averages and the test accuracy beside that of float32.
+    """Fabricate a network's meshes once, average LeNet's gradients with them in training on MNIST, and return errors of
+    averages (share of wrong mean codes of uniformly drawn ones, and root mean square in last places) and the test
+    accuracy (0 to 1) beside that of a training with float32 averages.
 
     Args:
         how: the devices' errors. The detectors read every signal behind a mesh anew, with noise relative to its full
@@ -68,8 +69,8 @@ def test_accuracy_under(
         data: folder with MNIST.
         iterations: number of training steps, 64 images a server each.
         seed: of the fabrication (the first draw of ``monte_carlo``), of all noise, and of the training.
-        folder: keeps the fabricated network, checkpoints and results, and goes on with what is there; None keeps
-            nothing.
+        folder: keeps the fabricated network (``fabricated.npz``), checkpoints and results (``result.json``), and goes
+            on with what is there; None keeps nothing.
 
     Raises:
         UnsupportedError: more than 8 servers.
@@ -111,7 +112,8 @@ def test_accuracy_under(
 
 
 def _claim(folder: Path, question: str) -> None:
-    """Make the folder and note in it what run it is for, ``question``, a hash of all that the run depends on.
+    """Make the folder and note in it, in the file ``question``, what run it is for, ``question``, a hash of all that
+    the run depends on.
 
     Raises:
         ConfigError: the folder holds a run with another hash, or cannot be made or written to.
@@ -125,8 +127,9 @@ def _claim(folder: Path, question: str) -> None:
 
 
 def code_errors(averager: NetworkAverager, seed: int, samples: int = _SAMPLES) -> tuple[float, float]:
-    """Return the share (0 to 1) of wrong mean codes of an averager, and their root mean square error over all samples
-    in units of the last place, for ``samples`` uniformly drawn codes of every server."""
+    """Return the share (0 to 1) of mean codes of an averager that differ from the ideal ones under its rounding, and
+    their root mean square error over all samples in units of the last place, for ``samples`` uniformly drawn codes of
+    every server."""
     rng = np.random.default_rng((seed, 1))
     codes = rng.integers(0, 1 << averager.bits, (averager.servers, samples), dtype=np.uint32)
     errors = averager(codes) - IdealAverager(averager.servers, averager.bits, averager.rounding)(codes)
@@ -135,7 +138,8 @@ def code_errors(averager: NetworkAverager, seed: int, samples: int = _SAMPLES) -
 
 def train_both(worker: Worker) -> dict[str, float]:
     """Train LeNet on MNIST with float32 averages and with those of the devices, as the worker function of ``launch``,
-    resuming each from its checkpoint, and return the last test accuracy (0 to 1) of each by the name of the task.
+    resuming each from its checkpoint, and return the last test accuracy (0 to 1) of each by the name of the task;
+    checkpoints are in a folder for each task.
 
     ``worker.arguments``: ``tasks`` (exchange of gradients, as ``Recipe.gradients`` takes it, by name), ``data`` and
     ``folder`` (paths), ``seed``, ``iterations``, ``bits`` and ``rounding``.

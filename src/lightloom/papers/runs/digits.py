@@ -89,7 +89,7 @@ def tensors(images: Digits, chosen: Ints) -> tuple[Tensor, Tensor]:
 @lru_cache(maxsize=8)
 def _order(seed: int, epoch: int, rank: int, images: int) -> Ints:
     """Return the order of a rank's images in an epoch, a random permutation of their indices that seed, epoch and rank
-    fix; ``images`` is the number of them."""
+    fix; ``images`` is the number of them, and epochs count from 0."""
     return np.random.default_rng((seed, epoch, rank)).permutation(images)
 
 
@@ -98,7 +98,8 @@ def batch_of(part: Digits, recipe: Recipe, rank: int, iteration: int) -> tuple[T
 
     Args:
         part: the images of this rank alone, as :func:`rank_part` gives them.
-        recipe: its seed, with epoch and rank, fixes the order of the images, its ``batch_per_rank`` how many there are.
+        recipe: its seed, with epoch and rank, fixes the order of the images, its ``batch_per_rank`` how many images a
+            batch has.
         rank: number of the rank, which does not select images, only their order.
         iteration: counts from 1; a rest too small for a batch is left out of the epoch.
     """
