@@ -201,10 +201,12 @@ def train(worker: Worker) -> dict[str, Any]:
 
     Returns:
         The fields of the record, and those of the recipe under ``recipe``: lists with an entry for each
-        ``record_every`` iterations, of ``iterations``, ``accuracy`` (0 to 1), ``loss`` (this rank's, the mean since the
-        entry before), ``ratio`` (float32 bytes for each sent in that step; empty where DDP itself exchanges) and
-        ``tags`` (rank 0 alone: for each of three bounds the shares of values of each size), and of the whole run
-        ``nbytes_raw`` and ``nbytes_sent`` (0 where DDP itself exchanges) and ``seconds``.
+        ``record_every`` iterations and for the last, of ``iterations``, ``accuracy`` (0 to 1), ``loss`` (this rank's,
+        the mean since the entry before), ``ratio`` (float32 bytes for each sent in that step; empty where DDP itself
+        exchanges) and ``tags`` (rank 0 alone: for each of the bounds 2^-10, 2^-8 and 2^-6 the shares, 0 to 1, of its
+        own values sent with 2, 10, 18 and 34 bits; none for a last iteration that is no multiple), and of the whole run
+        ``nbytes_raw`` and ``nbytes_sent`` (0 where DDP itself exchanges) and ``seconds`` (of training, without tests
+        and checkpoints).
 
     Raises:
         ConfigError: the data set is missing.
@@ -262,9 +264,9 @@ class RecipeRun:
         nothing."""
 
     def run(self, done: int = 0) -> Record:
-        """Train from iteration ``done`` + 1 to the recipe's last, and return the record, to which accuracy and mean
-        loss are added every ``record_every`` iterations and at the last; with a codec of weights, these go through it
-        after every update."""
+        """Train from iteration ``done`` + 1 to the recipe's last, and return the record, to which iteration, test
+        accuracy and the mean loss since the last entry are added every ``record_every`` iterations and at the last;
+        with a codec of weights, these go through it after every update."""
         recipe, losses = self.recipe, list[float]()
         for iteration in range(done + 1, recipe.iterations + 1):
             began = self.clock()
@@ -312,8 +314,10 @@ class _DigitsRun(RecipeRun):
         return float(loss.detach()) / recipe.gradient_scale
 
     def _watch(self, iteration: int, loss: Tensor) -> None:
-        """Add the tags of this rank's own gradient to the record at recorded iterations, and save the gradient to the
-        folder at the snapshots; it is computed from ``loss`` apart from DDP, whose gradients stay untouched."""
+        """Add the tags of this rank's own gradient (:func:`tag_shares` for the bounds 2^-10, 2^-8 and 2^-6) to the
+        record at every ``record_every`` iterations, and save the gradient to the folder, flat, as
+        ``gradient-<iteration>.npy``, at the snapshots; it is computed from ``loss`` apart from DDP, whose gradients
+        stay untouched."""
         pieces = torch.autograd.grad(loss, self.parameters, retain_graph=True)
         flat = torch.cat([piece.flatten() for piece in pieces]).numpy()
         if iteration % self.recipe.record_every == 0:
@@ -360,8 +364,8 @@ class _DigitsRun(RecipeRun):
         return iteration
 
     def complete(self) -> Record:
-        """Return a copy of the record with the bytes that the hook has exchanged so far, including those before a
-        resumption; the record itself without a hook."""
+        """Return a copy of the record with the bytes that the hook has exchanged so far, sent and as float32, including
+        those before a resumption; the record itself without a hook."""
         if self.state is None:
             return self.record
         total = self.state.statistics.total
@@ -377,8 +381,8 @@ class _DigitsRun(RecipeRun):
 def save_checkpoint(
     path: Path, net: nn.Module, optimizer: torch.optim.Optimizer, record: dict[str, Any], more: dict[str, Any]
 ) -> None:
-    """Write the states of a network (``net``) and its optimizer (``optimizer``), a record under ``record``, and the
-    entries of ``more``, to one file, so that a reader never sees half of it."""
+    """Write the states of a network and its optimizer under ``net`` and ``optimizer``, a record under ``record``, and
+    the entries of ``more`` beside them, to one file by ``torch.save``, so that a reader never sees half of it."""
     content = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "record": record, **more}
     torch.save(content, path.with_suffix(".part"))
     path.with_suffix(".part").replace(path)
@@ -395,8 +399,8 @@ def load_checkpoint(path: Path, net: nn.Module, optimizer: torch.optim.Optimizer
 
 def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState | OpticalAverageState | None:
     """Attach the hook that the recipe's ``gradients`` name to the model (of a codec, with error feedback if the recipe
-    says so, or for ``optical:NAME`` of an averager of codes, by default the ideal one), and return the hook's state;
-    None for DDP's own all-reduce."""
+    says so, or for ``optical:NAME`` of an averager of codes with the recipe's bits, rounding and seed, the ideal one
+    for ``optical`` alone), and return the hook's state; None for DDP's own all-reduce."""
     family, _, averager = recipe.gradients.partition(":")
     if family == "none":
         return None
@@ -408,5 +412,6 @@ def _attached(model: DistributedDataParallel, recipe: Recipe) -> ExchangeState |
 
 
 def tag_shares(values: Float32s, k: int) -> list[float]:
-    """Return the shares (0 to 1) of values that INCEPTIONN with the bound 2^-k sends with 2, 10, 18 and 34 bits."""
+    """Return the shares (0 to 1) of values that INCEPTIONN with the bound 2^-k sends with 2, 10, 18 and 34 bits, in
+    this order."""
     return [int(count) / values.size for count in tag_histogram(Inceptionn(2.0**-k).encode(values))]

@@ -39,7 +39,7 @@ class RingSum(NamedTuple):
 
 def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) -> RingSum:
     """Return the sum of the rows of ``values`` as a ring all-reduce gives it that encodes every block at every hop, and
-    the bytes that all ranks send.
+    the bytes that all ranks send together, while partial sums and then the sum, encoded once, go round.
 
     Args:
         values: (ranks, n) float32, one row a rank; overwritten.
@@ -69,8 +69,9 @@ def emulated_ring_sum(values: Float32s, codec: Codec, *, leave: bool = False) ->
 def train(recipe: Recipe, sets: ImageSets, ranks: int, *, counted: bool = False) -> dict[str, Any]:
     """Train by a recipe with all ranks in this process, and return the fields of the record, with those of the recipe
     under ``recipe``. ``iterations``, ``accuracy`` (0 to 1) and ``loss`` are lists with an entry for each
-    ``record_every`` iterations, ``ratio`` is a list of the one of the whole run, empty without a codec, ``tags`` is
-    empty, bytes (0 without a codec) are of one rank, and ``seconds`` are of the processor.
+    ``record_every`` iterations and for the last, ``ratio`` is a list of the one of the whole run (float32 bytes over
+    those sent), empty without a codec, ``tags`` is empty, bytes (0 without a codec) are of one rank, and ``seconds``
+    are of the processor.
 
     Args:
         recipe: settings of the run, the same as for processes.
@@ -135,9 +136,9 @@ class EmulatedRun(RecipeRun):
         return float(loss)
 
     def _count(self, gradients: Float32s) -> None:
-        """Count values by size: append the shares of rank 0's gradient (the first row), and their mean over all
-        messages of a ring without losses, each under the mean and the summed loss; ``gradients`` (ranks, n) are the
-        mean loss's."""
+        """Count values by size: append the shares of rank 0's gradient (the first row), and those averaged over all
+        messages of a ring all-reduce that loses nothing (partial sums and the whole sums passed on), each under the
+        mean and the summed loss; ``gradients`` (ranks, n) are the mean loss's."""
         rows = (gradients[0], *partial_sums(gradients))
         own, *sums = (shares_by_loss(row, self.recipe.batch_per_rank) for row in rows)
         # Each rank passes the whole sum on, as often as it has sent a partial one.
@@ -155,8 +156,9 @@ class EmulatedRun(RecipeRun):
 
     def _mean(self, gradients: Float32s) -> Float32s:
         """Return the mean (n,) of the rows, one rank's gradient each, as the ring gives it with the recipe's codec and
-        residuals, and add the bytes of one rank, sent and as float32, to the record; without a codec it is the plain
-        mean, and no bytes are counted."""
+        residuals, add the bytes of one rank, sent and as float32 (2 (ranks − 1)/ranks of the gradient), to the record,
+        and set its ratio to that of the whole run so far; without a codec it is the plain mean, and no bytes are
+        counted."""
         if self.codec is None:
             mean: Float32s = gradients.mean(axis=0)
             return mean
@@ -209,7 +211,7 @@ def perceptron_gradients(
 
 def shares_by_loss(gradient: Float32s, batch: int) -> dict[str, Any]:
     """Return the shares (0 to 1) of 2-, 10-, 18- and 34-bit values in a gradient under the bounds 2^-10, 2^-8 and 2^-6,
-    arrays (3 bounds x 4), by ``mean`` and ``summed``: what ``tag_shares`` gives, without encoding.
+    arrays (3 bounds x 4), by the loss, ``mean`` or ``summed``: what ``tag_shares`` gives, without encoding.
 
     Args:
         gradient: of the mean loss over a batch.
