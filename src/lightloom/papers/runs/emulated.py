@@ -262,7 +262,8 @@ def averaged(gradients: Float32s, averager: Averager, sizes: Sequence[int] | Non
         block: number of values that share a scale.
 
     Raises:
-        InputError: another number of servers than the averager has, NaN, Inf or a size of 2^127 or more.
+        InputError: another number of servers than the averager has, or a gradient that holds NaN, Inf or a size of
+            2^127 or more.
         ConfigError: bits or block out of range.
     """
     if gradients.ndim != 2 or len(gradients) != averager.servers:
@@ -314,8 +315,9 @@ class EmulatedServers:
         self.gradients = torch.zeros(servers, sum(self.sizes), device=device)
 
     def step(self, loss: Callable[[int], Tensor]) -> list[float]:
-        """Compute ``loss(server)``, a scalar, and its gradient for every server, and leave the servers' average in the
-        parameters' gradients.
+        """Compute ``loss(server)``, a scalar, and its gradient for every server, one after the other, and leave the
+        servers' average, by the averager of codes or in float32 without one, in the parameters' gradients, in place of
+        what was there.
 
         Returns:
             The losses, in the order of the servers.

@@ -71,8 +71,8 @@ class Training:
 
     @property
     def sampled(self) -> list[int]:
-        """Steps whose gradients are taken, ascending and counted from 1, spread evenly over the logarithm of the step;
-        at most five."""
+        """Steps whose gradients are taken, ascending and counted from 1, spread evenly over the logarithm of the step
+        from the first to the last; at most five."""
         return sorted({round(self.steps ** (i / (_SAMPLES - 1))) for i in range(_SAMPLES)})
 
     def describe(self) -> str:
@@ -87,9 +87,10 @@ class Training:
 
 
 def trained_gradients(training: Training, parameters: int, advance: Advance = ignore) -> Iterator[Sample]:
-    """Train on the CPU and yield gradients before the update at the sampled steps, and at the last one sums of 2, 4, 8
-    ... batches' gradients up to ``training.terms``: each a ``Sample`` of the step (from 1), the number of batches added
-    up, and flat float32 arrays by parameter name, whose content lasts until the next is asked for.
+    """Train by SGD on the CPU and yield gradients before the update at the sampled steps, and at the last one sums of
+    2, 4, 8 ... batches' gradients up to ``training.terms``: each a ``Sample`` of the step (from 1), the number of
+    batches added up, and flat float32 arrays by parameter name, whose content lasts until the next is asked for. The
+    sums start with the gradient of the last step, whose weights stay.
 
     Args:
         training: model, batches and settings of the training.
@@ -156,7 +157,8 @@ def saved_gradients(path: Path) -> Gradients:
 
 def _build(training: Training) -> tuple[nn.Module, Example]:
     """Return the module that the training's model names, with real parameters, and its example inputs as a tuple
-    (shapes and types count, values do not)."""
+    (shapes and types count, values do not), of the training's batch where the model makes its inputs by batch, and of
+    its sequence length if it names one. The model is one of the zoo, of a plugin, or an import path."""
     entry, name = ZOO.get(training.model), training.model
     length = {} if training.sequence_length is None else {"sequence_length": training.sequence_length}
     with search_path(name), contextlib.redirect_stdout(sys.stderr):
@@ -176,8 +178,9 @@ def _build(training: Training) -> tuple[nn.Module, Example]:
 
 
 def _batches(training: Training, module: nn.Module, example: Example) -> Iterator[tuple[Example, Tensor | None]]:
-    """Yield the model's inputs and labels, without end: MNIST where the training names a data folder, else a pool of
-    random inputs in turn, with None for labels; shapes are those of ``example``."""
+    """Yield the model's inputs and labels, without end: MNIST where the training names a data folder, else a fixed pool
+    of random inputs in turn (integers below the smallest number of embeddings), with None for labels; shapes are those
+    of ``example``."""
     generator = torch.Generator().manual_seed(training.seed)
     if training.data is not None:
         yield from _mnist(training, example, generator)
@@ -229,7 +232,7 @@ def _backward(module: nn.Module, inputs: Example, labels: Tensor | None) -> None
 
 def _loss(outputs: object, labels: Tensor | None) -> Tensor:
     """Return the loss of a model's outputs: the cross-entropy over the last axis, with labels drawn at random where
-    there are none.
+    there are none; all axes but the last are samples.
 
     A single scalar output is the loss itself; one number a sample is compared with random targets by its mean square
     error. Several outputs (auxiliary heads) add up.

@@ -40,7 +40,8 @@ class RunCheckpoint:
 
     def save(self, done: int, record: dict[str, Any]) -> None:
         """Save network, optimizer, record and the averager's generator after ``done`` steps or epochs in
-        ``checkpoint.pt`` in the folder, and note ``done`` in a file ``progress.json``; nothing without a folder."""
+        ``checkpoint.pt`` in the folder, and note ``done`` in a file ``progress.json``; nothing without a folder, which
+        is made."""
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +115,8 @@ def train(
     folder: Path | None = None,
     advance: Advance = ignore,
 ) -> dict[str, Any]:
-    """Train ResNet-50 from scratch, or resume from the checkpoint in ``folder``, and return the record.
+    """Train ResNet-50 from scratch by SGD with augmented images and a learning rate that falls to 0 by half a cosine,
+    or resume from the checkpoint in ``folder``, and return the record.
 
     Args:
         training: images to learn from.
@@ -126,8 +128,8 @@ def train(
         advance: called with the number of epochs done before, and with 1 after each epoch.
 
     Returns:
-        The fields of the record, ``training_loss`` (mean, in nats) and ``accuracy`` (on ``test``, 0 to 1), lists of one
-        entry an epoch, and those of the recipe under ``recipe``.
+        The fields of the record, ``training_loss`` (mean over the epoch, in nats) and ``accuracy`` (on ``test``, 0 to
+        1), lists of one entry an epoch, and those of the recipe under ``recipe``.
 
     Raises:
         ConfigError: there are fewer training images than one step takes, or no test images, or the averager is for
@@ -191,7 +193,7 @@ def accuracy(net: nn.Module, images: Images, device: str = "cpu", at_once: int =
 
 def _loss_of(net: nn.Module, batches: list[Batch], device: str, server: int) -> Tensor:
     """Return the mean cross-entropy of one server's batch, with products in bfloat16 on ``device`` (``cpu`` or
-    ``cuda``); ``batches`` holds pixels and labels of every server."""
+    ``cuda``); ``batches`` holds pixels (0 to 255) and labels of every server, ``server`` counts from 0."""
     pixels, labels = batches[server]
     with torch.autocast(device, torch.bfloat16):
         logits = net(_light(pixels, device))
