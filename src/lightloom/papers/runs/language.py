@@ -178,8 +178,8 @@ class _LanguageRun:
 
     def _batch(self, step: int) -> NDArray[np.uint8]:
         """Return the windows, uint8 (servers, windows a server, sequence + 1), of a step, which counts from 1; their
-        order is fixed by the seed, and no window comes twice before all were read but for a rest too small for a
-        step."""
+        order is fixed by the seed, and no window comes twice in a pass over the text, which leaves out a rest too small
+        for a step and has a new order each time."""
         recipe = self.recipe
         size = recipe.servers * recipe.windows_per_server
         epoch, place = divmod(step - 1, len(self.training) // size)
@@ -208,8 +208,8 @@ def _windows(tokens: NDArray[np.uint8], sequence: int) -> NDArray[np.uint8]:
 
 
 def _schedule(step: int, recipe: Recipe) -> float:
-    """Return the factor of the recipe's learning rate at a step, which counts from 1: linear warm-up to 1 over
-    ``warm_up`` steps, then half a cosine to a tenth at the last step."""
+    """Return the factor of the recipe's learning rate at a step, which counts from 1: linear warm-up to 1 over the
+    recipe's ``warm_up`` steps (1 at the last of them), then half a cosine to a tenth at the last step."""
     if step <= recipe.warm_up:
         return step / recipe.warm_up
     return 0.1 + 0.45 * (1 + math.cos(math.pi * ((step - recipe.warm_up) / max(1, recipe.steps - recipe.warm_up))))

@@ -73,7 +73,14 @@ GIGABIT = 1e9 / 8
 
 def fabric(system: System, ranks: int, gbps: float) -> Fabric:
     """Return a system's fabric with so many ranks, each of ``gbps`` Gb/s in each direction over all its links; packets
-    and light have no latency, as in the authors' simulator."""
+    and light have no latency, as in the authors' simulator.
+
+    Args:
+        system: ``electrical`` (one packet switch), ``ocs`` (20 circuits of ``gbps`` / 20) or ``ring`` (``gbps`` / 2
+            each way round, rounded down to whole wavelengths of 25 Gb/s).
+        ranks: number of ranks.
+        gbps: Gb/s of a rank.
+    """
     if system == "electrical":
         return PacketSwitch(ranks=ranks, bandwidth=gbps * GIGABIT)
     if system == "ocs":
@@ -89,13 +96,14 @@ def wavelengths(gbps: float) -> int:
 
 def reach(system: System, k: int, groups: int) -> Reach:
     """Return the reach of a device in its group of k: at most k − 1 peers (at least 1), and no more than the system's
-    degree, which electrical networks lack; one of OCS's planes is data parallelism's where there are several groups."""
+    degree, 20 for ``ocs``, 16 for ``ring``, which ``electrical`` lacks; one of OCS's 20 planes is data parallelism's
+    where there are several groups."""
     degrees = {"electrical": k, "ocs": OCS_DEGREE - (groups > 1), "ring": RING_DEGREE}
     return Reach(min(degrees[system], max(k - 1, 1)))
 
 
 def link(system: System, k: int, groups: int, gbps: float) -> Link:
     """Return the link that prices a transfer in a group of k devices, with bytes per second: the whole port of ``gbps``
-    Gb/s of an electrical network, else the port's bandwidth divided by the most peers that a device may have; on OCS
-    these are fewer by one where there are several ``groups``."""
+    Gb/s of an electrical network, else the port's bandwidth divided by the most peers that a device may have by
+    :func:`reach`; on OCS these are at most 19 instead of 20 where there are several ``groups``."""
     return Link(bandwidth=gbps * GIGABIT / (1 if system == "electrical" else reach(system, k, groups).degree))

@@ -46,7 +46,7 @@ GRADIENT_BYTES = 4
 
 def ring_time(nbytes: float, gbps: float) -> float:
     """Return the seconds of a ring all-reduce of ``nbytes`` bytes a rank over links of ``gbps`` Gb/s, among so many
-    ranks that each sends twice its bytes."""
+    ranks that each sends twice its bytes: 16 · ``nbytes`` / (1e9 · ``gbps``)."""
     return 2 * nbytes * 8 / (gbps * 1e9)
 
 
@@ -57,8 +57,8 @@ def gradient_bytes(key: str) -> float:
 
 
 def weight_claims() -> Iterator[Claim]:
-    """Yield a row for each job with the MB of its model's gradients in float32; the explanation sets the scripts'
-    weights beside it."""
+    """Yield a row for each job with the MB of its model's gradients in float32; the explanation sets the weights
+    (bytes) beside it that the authors' scripts exchange."""
     for key, job in JOBS.items():
         parameters = ZOO[job.model].parameters
         values = {"model": key, "millions": parameters / 1e6, "nbytes": job.weights / parameters}
@@ -136,8 +136,8 @@ class Comparison:
         self, model: str, system: System, gbps: float, ranks: int = RANKS, accelerator: str = "a100"
     ) -> Choice | None:
         """Return the split (k, devices per group) with the fastest step of a model (a job's name) on one network of
-        ``gbps`` Gb/s a GPU, and the seconds of that step; None if no split fits the memory or is served. KeyError where
-        the network was not measured."""
+        ``gbps`` Gb/s a GPU, and the seconds of that step; None if every split was refused, as it does not fit the
+        memory or no circuits serve it. KeyError where the network was not measured."""
         choices = [Choice(k, row["step_s"]) for k, row in self.rows(model, system, gbps, ranks, accelerator).items()]
         return min(choices, key=lambda each: each.seconds, default=None)
 
