@@ -175,7 +175,7 @@ class Comparison:
 
     def script_speedup(self, model: str, gbps: float, today: float, weights: float | None = None) -> float:
         """Return the speed-up of B over an electrical switch of the lesser of ``today`` and B by the authors' script
-        model, data parallelism: computing + 2 · weights · 8 / B.
+        model, data parallelism: the step takes computing + 2 · weights · 8 / B, with B in bit/s.
 
         Args:
             model: name of the job, whose computing on our A100 is taken, k = 1.
@@ -184,7 +184,8 @@ class Comparison:
             weights: bytes that are exchanged; those of the scripts unless given.
 
         Raises:
-            KeyError: k = 1 was refused or not measured on an electrical switch of B.
+            KeyError: k = 1 was refused or not measured on an electrical switch of ``gbps``, whose makespan is the
+                computing.
         """
         computing = self.rows(model, "electrical", gbps)[1]["makespan_s"]
         nbytes = JOBS[model].weights if weights is None else weights
@@ -200,9 +201,9 @@ _SETTINGS = TrainingSettings(batch_per_rank=1)
 
 
 def rivals(fabric: Fabric) -> dict[str, dict[str, Any]]:
-    """Return, by job and then by ``search``, ``ddp`` and ``fsdp``, the fastest of all strategies and of plain and
-    sharded data parallelism on a fabric of A100s: ``step_s`` in seconds and ``strategy`` (its choices by name), or
-    ``refused`` with the reason."""
+    """Return, by job (``resnet50``, ``transformer_big``, ``gpt2_355m``) and then by ``search``, ``ddp`` and ``fsdp``,
+    the fastest of all strategies and of plain and sharded data parallelism on a fabric of A100s: ``step_s`` in seconds
+    and ``strategy`` (its choices by name), or ``refused`` with the reason."""
     prices = GroupPrices(fabric, _SETTINGS, choices=ALGORITHMS)
     return {
         key: search_outcome(load_workload(job.model, batch=1), job.global_batch, fabric, prices)
@@ -215,7 +216,7 @@ def search_outcome(
 ) -> dict[str, Any]:
     """Return rows of one model by ``search``, ``ddp`` and ``fsdp``, the fastest of all strategies and of plain and
     sharded data parallelism: ``step_s`` in seconds and ``strategy`` (its choices by name), or ``refused`` with the
-    reason.
+    reason. The rank count is the fabric's.
 
     Args:
         graph: the model, at any batch.
@@ -257,12 +258,12 @@ def partitions_of(graph: ComputeGraph, accelerator: str, clique: int) -> Partiti
 
 def simulate_split(on: Network, k: int, quantum: float, partitions: Callable[[int], Partitions]) -> PlacedStep:
     """Simulate one step of a model in groups of k devices over the circuits that make it fastest, one hold or a cycle
-    of holds, and return it.
+    of holds, and return it. There are ranks / k groups (rounded down), among which data are parallel.
 
     Args:
         on: the network; its model is not read.
         k: devices of a group.
-        quantum: τ in seconds.
+        quantum: τ of the partition, in seconds.
         partitions: function that gives the partitions of the graph, with a group's share of the batch, for the most
             parts of an operator whose parts each read all of its input (as :func:`partitions_of` does).
 
@@ -294,9 +295,9 @@ _HIDDEN, _SEQUENCE, _BLOCKS, _VOCABULARY = 512, 512, 4, 8192
 
 @cache
 def placed_outcomes() -> list[list[float]]:
-    """Simulate the small network (8 samples) in each small split (ranks, k) on each system, and return four numbers for
-    each, rounded as results are stored: seconds of the step and of the placement's makespan, bytes sent and bytes
-    relayed."""
+    """Simulate the small network (8 samples) in each small split (ranks, k) on each system, split by split, and return
+    four numbers for each, rounded as results are stored: seconds of the step and of the placement's makespan, bytes
+    sent and bytes relayed."""
     outcomes: list[list[float]] = []
     partitions = partial(partitions_of, _small_graph(8), "a100")
     for (ranks, k), system in product(_SPLITS, SYSTEMS):
@@ -336,7 +337,7 @@ def _small_operator(
         kind: of the operator.
         inputs: names of the operators that it reads.
         samples: of the batch, each of a fixed number of tokens.
-        width: output channels, in multiples of the hidden ones.
+        width: output channels, in multiples of the hidden ones (:data:`_HIDDEN`).
         parameters: number of weights.
         flops: forward ones for each token; backward there are twice as many.
     """
@@ -381,8 +382,9 @@ def ports(system: System) -> tuple[float, ...]:
 
 @cache
 def inputs_hash(part: Part) -> str:
-    """Return a hash of all that decides the stored results of a part: jobs, models, accelerators, networks, training,
-    the code's constants and version, and what the code makes of a small network, which it computes."""
+    """Return a hash of all that decides the stored results of a part, ``placed`` splits or ``rivals`` (searches): jobs,
+    models, accelerators, networks, training, the code's constants and version, and what the code makes of a small
+    network, which it computes."""
     own = [QUANTA, MOST_DEVICES, SCALING] if part == "placed" else [ALGORITHMS]
     models = {job.model: ZOO[job.model] for job in JOBS.values()}
     # The module of a model's class may move.

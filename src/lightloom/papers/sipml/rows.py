@@ -67,7 +67,8 @@ def all_to_all_case(nodes: int, wavelengths: int) -> RingCase:
 def solve(matrix: Floats, wavelengths: int, fibres: int = 1) -> RingCase:
     """Assign a ring's circuits to a traffic matrix by the integer program and by the fast algorithm, verify both, and
     return the traffic, the ring, the circuits of the worst pair by the program (``optimum``), the number of the
-    program's circuits that found no wavelength (``unassigned``), and the fast assignment (``fast``).
+    program's circuits that found no wavelength (``unassigned``), and the fast assignment (``fast``). A fault of the
+    assignments raises VerificationError.
 
     Args:
         matrix: bytes [sender, receiver].
@@ -86,9 +87,9 @@ def solve(matrix: Floats, wavelengths: int, fibres: int = 1) -> RingCase:
 
 
 def _rings() -> Iterator[Claim]:
-    """Yield the rows of the circuits of the worst pair on rings by the fast algorithm, for uniform all-to-all traffic,
-    for neighbours, and for an all-to-all of 8 nodes on 5 rings of 2 wavelengths, then one whose counts fit the links
-    but find no wavelengths; all are counted on circuits that are built and verified."""
+    """Yield the rows of the circuits over demand of the worst pair on rings by the fast algorithm, for uniform
+    all-to-all traffic, for neighbours, and for an all-to-all of 8 nodes on 5 rings of 2 wavelengths, then one whose
+    counts fit the links but find no wavelengths; all are counted on circuits that are built and verified."""
     cases = [(f"all_to_all_{n}_{w}", all_to_all_case(n, w)) for n, w in UNIFORM]
     nodes, wavelengths = NEIGHBOUR
     cases.append((f"neighbour_{nodes}_{wavelengths}", solve(ahead(nodes, 1), wavelengths)))
@@ -104,7 +105,8 @@ def _rings() -> Iterator[Claim]:
 
 def _switches() -> Iterator[Claim]:
     """Yield two rows of the circuits of the worst pair on circuit switches: 5 ranks that all exchange over 3 planes,
-    where a pair stays dark, and an all-to-all of 4 ranks on 6 planes by the fast algorithm."""
+    where a pair stays dark (0 circuits; the explanation quotes the solver's refusal), and an all-to-all of 4 ranks on 6
+    planes by the fast algorithm, beside the exact one in the explanation."""
     planes, ranks = 3, 5
     traffic, fabric = Traffic.of(all_to_all(ranks)), CircuitSwitch(ranks=ranks, degree=planes)
     refused = refusal(partial(switch.solve_multiplicities, traffic, fabric))
@@ -174,7 +176,7 @@ def chase() -> Chase:
 
 def _repair_ends() -> Claim:
     """Return the row on whether the paper's repair ends, which the paper leaves open: "settles", or "repeats every 4
-    sweeps", with the number of sweeps that we find."""
+    sweeps", with the number of sweeps that :func:`chase` finds."""
     result = chase()
     states = " → ".join("".join(map(str, state)) for state in result.states)
     ours = "settles" if not result.period else f"repeats every {result.period} sweeps"
@@ -223,9 +225,9 @@ TIES = ("last", "first", "nearest", "farthest")
 
 
 def planned(balanced: BalancedGraph, device: Sequence[int], k: int, degree: int) -> HybridPlan:
-    """Return a given placement on k devices as a plan, repeated in two groups, timed on links of 1e12 bytes per second,
-    and checked by the paper's rule of distance: activations go at most Δ devices ahead. VerificationError where a part
-    breaks it.
+    """Return a given placement on k devices as a plan, repeated in two groups, timed forward and backward on links of
+    1e12 bytes per second, and checked by the paper's rule of distance: activations go at most Δ devices ahead.
+    VerificationError where a part breaks it.
 
     Args:
         balanced: graph of sub-operators.
