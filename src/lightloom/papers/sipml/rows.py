@@ -297,7 +297,8 @@ def devices(placed: HybridPlan) -> dict[str, list[int]]:
 
 
 def not_balanced(placed: HybridPlan) -> list[str]:
-    """Return the names, of A to D, of the operators that have several parts on one device."""
+    """Return the names, of A to D, of the operators that have several parts on one device in Fig. 4's plan, in this
+    order."""
     return [name for name, used in devices(placed).items() if len(set(used)) < len(used)]
 
 
@@ -323,7 +324,7 @@ def turned(placed: HybridPlan) -> list[int]:
 
 def most_devices_of_c(degree: int = DEGREE - 1) -> int:
     """Return the most different devices that C's four parts can occupy when B, on device 0, has at most ``degree``
-    peers; all placements are tried."""
+    other devices among them as peers; all placements are tried."""
     return max(len(set(c)) for c in product(range(K), repeat=4) if len(set(c) - {0}) <= degree)
 
 
@@ -336,14 +337,15 @@ def printed_facts(placed: HybridPlan) -> tuple[int, str, str]:
 
 def readings_of_figure_4() -> dict[tuple[int, bool, str], bool]:
     """Return whether each reading (parts of A, whether devices wait, ties), the arguments of :func:`figure_4_plan`,
-    gives the three printed facts."""
+    gives all three printed facts (:func:`printed_facts`); there are sixteen."""
     facts = tuple(PAPER.rows[f"figure4.{name}"].paper for name in ("most_peers", "not_balanced", "circuits_of_gpu_1"))
     return {each: printed_facts(figure_4_plan(*each)) == facts for each in product((1, 2), (False, True), TIES)}
 
 
 def _figure_4() -> tuple[Claim, ...]:
-    """Return the rows of Fig. 4: of the placement of :func:`figure_4_plan` the most peers, the operators that are not
-    balanced, and the peers of GPU 1, and whether C's parts can have all four devices."""
+    """Return the four rows of Fig. 4: of the placement of :func:`figure_4_plan` with its defaults the most peers and
+    the operators that are not balanced, whether C's parts can have all four devices ("all 4" or "not all 4"), and the
+    peers of GPU 1; the texts are those of :func:`printed_facts`."""
     placed, tried, most = figure_4_plan(), readings_of_figure_4(), most_devices_of_c()
     values = {"tried": len(tried), "agree": sum(tried.values()), "turned": ", ".join(map(str, turned(placed)))}
     peers, uneven, circuits = printed_facts(placed)
@@ -396,12 +398,12 @@ def over_data_parallel(measured: Comparison, model: str, gbps: float, today: flo
 
 
 def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
-    """Return the readings of "training time against electrical" by the ends of their rows' ids, such as ``placed_400``:
-    a pair of a function from (model, Gb/s) to the speed-up, and a text that says why it may be meant.
+    """Return the ten readings of "training time against electrical" by the ends of their rows' ids, such as
+    ``placed_400``: a pair of a function from (model, Gb/s) to the speed-up, and a text that says why it may be meant.
 
-    The names are a kind of reading (``placed``: best placed splits; ``data_parallel``: these over k = 1; ``search``:
-    winners of the planner's search; ``script``: the scripts' model; ``titan_xp``: placed splits on that accelerator),
-    an underscore, and the Gb/s of the electrical switch, 400 or 200.
+    The names are a kind of reading (``placed``: best placed splits; ``data_parallel``: optical networks' best placed
+    splits over k = 1 on the switch; ``search``: winners of the planner's search; ``script``: the scripts' model;
+    ``titan_xp``: placed splits on that accelerator), an underscore, and the Gb/s of the electrical switch, 400 or 200.
     """
     speeds: dict[str, Callable[..., float]] = {
         "placed": fastest,
@@ -419,8 +421,8 @@ def readings(measured: Comparison) -> dict[str, tuple[Speed, str]]:
 
 def reached(speed: Callable[[float], float], factor: float) -> float:
     """Return the Gb/s at which a speed-up first reaches ``factor``, logarithms interpolated between measured
-    bandwidths; the least measured bandwidth where that suffices, infinite where none does. ``speed`` gives the speed-up
-    at a bandwidth in Gb/s, NaN where it is not known."""
+    bandwidths; 128 Gb/s, the least measured bandwidth, where that suffices, infinite where none does. ``speed`` gives
+    the speed-up at a bandwidth in Gb/s."""
     before = (0.0, 0.0)
     for gbps in BANDWIDTHS:
         value = speed(gbps)
@@ -449,8 +451,8 @@ def _speedups(measured: Comparison) -> Iterator[Claim]:
 
 
 def _flagged(row: Claim, measured: Comparison, *parts: Part) -> Claim:
-    """Return the row; its explanation begins with a warning where stored results of ``parts``, which the row rests on,
-    are stale."""
+    """Return the row; its explanation begins with the warning of :func:`stale` where stored results of ``parts``, which
+    the row rests on, are stale."""
     note = stale(measured.inputs, parts)
     return replace(row, why=f"{note}. {row.why}") if note else row
 
@@ -474,7 +476,8 @@ def _beyond_the_paper(measured: Comparison) -> list[Claim]:
 
 def _against_sharded(measured: Comparison, model: str) -> Claim:
     """Return a model's row of the step of sharded data parallelism over that of the best placed split, both on OCS at
-    the fastest bandwidth; its explanation compares all systems on which a split fits."""
+    the fastest bandwidth; its explanation compares all systems on which a split fits. KeyError where none fits on OCS,
+    or a search there found no plan."""
     comparisons, ratio = [], {}
     for system in SYSTEMS:
         if (best := measured.best(model, system, FASTEST)) is None:
@@ -517,7 +520,7 @@ def _own_bytes(measured: Comparison, model: str) -> Claim:
 
 
 def _ms(value: float) -> str:
-    """Return seconds as text in milliseconds with two decimals."""
+    """Return seconds as text in milliseconds with two decimals and the unit, "12.34 ms"."""
     return f"{1e3 * value:.2f} ms"
 
 
@@ -525,8 +528,8 @@ def _ms(value: float) -> str:
 
 
 def balanced_graph(name: str, parts: Sequence[int], edges: Sequence[tuple[int, int]]) -> BalancedGraph:
-    """Return a graph of sub-operators that take a microsecond in either direction, have 1,000 parameters each, and send
-    1,000 bytes along every edge.
+    """Return a graph of sub-operators that take a microsecond each forward and backward, have 1,000 parameters each,
+    and send 1,000 bytes along every edge.
 
     Args:
         name: of the graph.
@@ -572,8 +575,8 @@ def forward_case(degree: int = RULE_REACH, devices: int = RULE_DEVICES) -> Hybri
 
 
 def circuits_refusal(plan: HybridPlan, degree: int) -> str:
-    """Return the message on why a circuit switch of ``degree`` planes cannot serve a plan's traffic; empty if it
-    can."""
+    """Return the message, from the fast assignment of circuits, on why a circuit switch of ``degree`` planes cannot
+    serve a plan's traffic; empty if it can."""
     fabric = CircuitSwitch(ranks=plan.ranks, degree=degree)
     return refusal(lambda: switch.assign(Traffic.of(plan.traffic.total), fabric))
 
