@@ -78,13 +78,15 @@ class Study:
 
     @property
     def settling(self) -> tuple[Claim, ...]:
-        """Rows that settle something printed, in the order of the rows."""
+        """Rows that settle something printed, in the order of the rows; none where the paper has no register of what it
+        prints."""
         named = {number.row for number in self.numbers}
         return tuple(claim for claim in self.claims if claim.id in named)
 
     @property
     def findings(self) -> tuple[Claim, ...]:
-        """Rows that settle nothing printed: findings of our own, other readings, and what goes beyond the paper."""
+        """Rows that settle nothing printed: findings of our own, other readings, and what goes beyond the paper; all
+        rows where the paper has no register."""
         settling = self.settling
         return tuple(claim for claim in self.claims if claim not in settling)
 
@@ -150,7 +152,7 @@ class Paper:
 
         Args:
             name: of the file, without suffix.
-            folder: where to look first; a file that is not there, or None, gives that of the package.
+            folder: where to look first; where it is not there, or for None, the package's file is read.
             optional: return None if there is no such file in either.
 
         Raises:
@@ -174,7 +176,8 @@ class Paper:
                 the id that results is itself a key, what its entry states replaces what that of the template states.
             ours: our result; None where there is none.
             values: fields of id and explanation; ``paper``, ``unit``, ``tolerance``, ``basis``, ``trivial``, ``fitted``
-                and ``why`` among them replace what the file says, and such a ``why`` is taken as it is.
+                and ``why`` among them replace what the file says, and such a ``why`` is taken as it is, without fields
+                filled.
 
         Raises:
             KeyError: the file has no such row, or ``values`` lack a field.
@@ -190,7 +193,8 @@ class Paper:
         return Claim(id=f"{self.name}.{name}", ours=ours, **printed)
 
     def study(self, claims: tuple[Claim, ...], *draws: Callable[[], Figure], **values: Any) -> Study:
-        """Return the study of this paper, its printed numbers settled by the rows where it has a register.
+        """Return the study of this paper, its printed numbers settled by the rows where it has a register, none
+        otherwise.
 
         Args:
             claims: all rows.
@@ -301,8 +305,8 @@ def refusal(ask: Callable[[], object]) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """Return a JSON value with all floats, also inside lists and mappings, rounded to six significant digits; what is
-    not finite, such as the loss of a run that diverged, becomes None."""
+    """Return a JSON value with all floats, also inside lists and mappings, rounded to six significant digits; tuples
+    stay as they are; what is not finite, such as the loss of a run that diverged, becomes None."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -351,9 +355,9 @@ def differences(runs: Record, name: str, key: str, scale: float = 1.0) -> list[f
 
 
 def paired(runs: Record, name: str, key: str, scale: float = 1.0) -> Pairs | None:
-    """Return the mean of :func:`differences`, their 95 % interval by Student's t (NaN for one pair) and their number;
-    None without a pair. Arguments are those of :func:`differences`: lists of runs by name, the runs that are compared,
-    the field, and the factor."""
+    """Return the mean of :func:`differences`, half the width of their 95 % interval by Student's t (NaN for one pair)
+    and their number, as ``mean``, ``half`` and ``seeds``; None without a pair. Arguments are those of
+    :func:`differences`: lists of runs by name, the runs that are compared, the field, and the factor."""
     if not (values := differences(runs, name, key, scale)):
         return None
     from scipy.special import stdtrit

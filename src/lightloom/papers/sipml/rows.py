@@ -582,8 +582,9 @@ def circuits_refusal(plan: HybridPlan, degree: int) -> str:
 
 
 def _section_3() -> Iterator[Claim]:
-    """Yield the duty cycle in percent, the reconfiguration of the ring in µs and of OCS in ms as the catalog has them,
-    and the most peers that the rule (i − j) mod k ≤ Δ allows."""
+    """Yield four rows: the duty cycle, in percent, of a hold of ten reconfigurations, the reconfiguration of the ring
+    in µs and of OCS in ms as the catalog has them, and the most peers in a group that the rule (i − j) mod k ≤ Δ
+    allows, in :func:`forward_case`, beside Δ."""
     yield PAPER.claim("example.duty_10r", round(100 * Timing(HOLD_10, 1.0).duty_cycle, 2))
     ring, ocs = load_fabric("sip-ring", 64), load_fabric("circuit-switch", 64)
     yield PAPER.claim("example.ring_reconfiguration", ring.setup_time * 1e6)

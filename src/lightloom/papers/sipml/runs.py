@@ -40,8 +40,8 @@ from lightloom.planning.simulation.placed_step import PlacedStep
 
 
 def settings() -> list[Network]:
-    """Return all networks, with models, on which placed plans are measured: every bandwidth and accelerator at 1,024
-    ranks, and fewer ranks of A100s at the fastest bandwidth and, electrical, at today's."""
+    """Return all networks, with models (every job), on which placed plans are measured: every bandwidth and accelerator
+    at 1,024 ranks, and fewer ranks of A100s at the fastest bandwidth and, electrical, at today's."""
     whole = product(JOBS, PRECISIONS, networks())
     fewer = product(JOBS, SCALING[:-1], [each for each in networks() if each[1] in (*TODAY, BANDWIDTHS[-1])])
     return [
@@ -58,7 +58,8 @@ def networks() -> list[tuple[System, float]]:
 
 def measure(work: Path, _data: Path, advance: Advance = ignore) -> Path:
     """Run the measurements of the comparison that have no result in ``comparison.json`` in ``work``, write this file
-    after each, and return ``work``.
+    after each, and return ``work``: placed plans on all of :func:`settings`, then the planner's searches on all of
+    :func:`networks`.
 
     Results that were made from other inputs count as missing. No data sets are needed; ``advance`` is called with 1 for
     each measurement, done or kept.
@@ -95,10 +96,10 @@ def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
 
 
 def plans(setting: Network) -> dict[str, Any]:
-    """Return the outcome of placed plans on one network, a document by k (powers of two up to 128, written as text): of
-    the step with the fastest quantum, as :func:`_split_outcome` returns it, or ``refused`` with the last quantum's
-    reason if no quantum can be placed; k = 1 is tried with the first quantum alone. A k with more devices than ranks,
-    or more groups than samples, is left out."""
+    """Return the outcome of placed plans on one network, a document by k, devices a group (powers of two up to 128,
+    written as text): of the step with the fastest quantum, as :func:`_split_outcome` returns it, or ``refused`` with
+    the last quantum's reason if no quantum can be placed; k = 1 is tried with the first quantum alone. A k with more
+    devices than ranks, or more groups than samples, is left out."""
     by_k: dict[str, Any] = {}
     splits = (1 << power for power in range(MOST_DEVICES.bit_length()))
     for k in (k for k in splits if k <= setting.ranks <= JOBS[setting.model].global_batch * k):
@@ -134,8 +135,8 @@ def _partitions(model: str, accelerator: str, samples: int, clique: int) -> Part
 
 def _split_outcome(quantum: float, step: PlacedStep) -> dict[str, Any]:
     """Return what is stored of a step: the quantum and the seconds of the step and of the placement (``quantum_s``,
-    ``step_s``, ``makespan_s``), relayed bytes over sent ones (``relayed``), and the holds of circuits (``holds``, 0
-    where none are assigned)."""
+    ``step_s``, ``makespan_s``), relayed bytes over sent ones (``relayed``), and the number of holds of circuits
+    (``holds``, 0 where none are assigned); floats have six digits."""
     granted = step.circuits.assignment
     return {
         "quantum_s": quantum,

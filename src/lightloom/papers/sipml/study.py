@@ -94,8 +94,9 @@ def _draw_peers(axes: Axes) -> None:
 
 
 def ring_figure() -> Figure:
-    """Draw the circuits of an all-to-all on a ring: nodes along x, wavelengths along y, one panel for each direction,
-    the colour by the sender."""
+    """Draw the circuits that the fast algorithm assigns for an all-to-all on a ring (:data:`RING`): nodes along x,
+    wavelengths, from 1, along y, one panel for each direction, the colour by the sender, each circuit labelled
+    "sender→receiver"."""
     nodes, wavelengths = RING
     circuits = all_to_all_case(nodes, wavelengths).fast.circuits
     colours = cyclic_colours(nodes)
@@ -143,9 +144,10 @@ _LINES = (
 
 
 def times_figure(measured: Comparison) -> Figure:
-    """Draw a panel for each model: milliseconds of a step against the Gb/s of a GPU, a thick line for a network's best
-    split and a thin one for k = 1 (data parallelism alone), behind them a broad one for the winner of the planner's
-    search on ideal electrical switches; no point where nothing fits."""
+    """Draw a panel for each model: milliseconds of a step against the Gb/s of a GPU, a thick line for the best placed
+    split on a network (electrical of 200 and of 400 Gb/s and ideal, OCS, ring) and a thin one for k = 1 (data
+    parallelism alone), behind them a broad one for the winner of the planner's search on ideal electrical switches; no
+    point where nothing fits."""
 
     def draw(axes: Axes, model: str) -> None:
         """Draw one model's lines, with the winner of the planner's search on ideal electrical networks behind them."""
@@ -162,8 +164,9 @@ def times_figure(measured: Comparison) -> Figure:
 
 
 def speedup_figure(measured: Comparison) -> Figure:
-    """Draw a panel for each model: times as fast as an electrical switch of 400 Gb/s (bold) or 200 Gb/s (fine), for
-    both optical networks and the scripts' model, before the band of the paper's headline."""
+    """Draw a panel for each model: times as fast as an electrical switch of 400 Gb/s (bold) or 200 Gb/s (fine), against
+    the Gb/s of a GPU, with the best placed splits on both optical networks and by the scripts' model (dotted), before
+    the band of the paper's headline."""
 
     def draw(axes: Axes, model: str) -> None:
         """Draw one model's speed-ups against the Gb/s of a GPU."""
@@ -181,8 +184,8 @@ def speedup_figure(measured: Comparison) -> Figure:
 
 
 def scaling_figure(measured: Comparison) -> Figure:
-    """Draw a panel for each model: thousand samples a second against the number of GPUs at the fastest bandwidth
-    (electrical ones up to their limit), with a line of linear scaling of OCS."""
+    """Draw a panel for each model: thousand samples a second with the best placed split against the number of GPUs at
+    the fastest bandwidth (electrical ones up to their limit), with a line of linear scaling of OCS."""
 
     def draw(axes: Axes, model: str) -> None:
         """Draw one model's rates of its global batch with the best split on each network."""
