@@ -259,8 +259,8 @@ RUNS = (
 
 
 def digits_jobs() -> list[tuple[DigitsRun, int]]:
-    """Return pairs of run and seed in the order of execution: float32 and the first variant together for each seed,
-    then all others seed by seed."""
+    """Return pairs of run and seed in the order of execution: float32 and 16-bit averages rounded half up, one after
+    the other for each seed from 0 to 4, then all others seed by seed."""
     return [(run, seed) for part in (RUNS[:2], RUNS[2:]) for seed in SEEDS for run in part]
 
 
@@ -301,7 +301,8 @@ def measure_digits(work: Path, data: Path, advance: Advance = ignore) -> Path:
 
 def train_all(worker: Worker) -> None:
     """Train one digits run after the other on this rank, as the worker function of ``launch``; rank 0 writes each run's
-    result file, the kept fields of its record as JSON, when the run ends. There are no checkpoints.
+    result file, the recipe, iterations, accuracy, loss, bytes and seconds of its record as JSON, when the run ends.
+    There are no checkpoints.
 
     ``worker.arguments``: ``tasks`` (each with ``recipe``, fields of the recipe, and ``result``, the path to write) and
     ``data`` (the data folder).
@@ -330,7 +331,8 @@ TUPLES = 1_000_000
 
 def measure_constructed(work: Path, _data: Path, advance: Advance = ignore) -> Path:
     """Construct and try what has no file ``constructed-<name>.json`` in ``work``, write ``constructed.json`` there, and
-    return its path: the network of each scenario of Table I, and the cascade of four times four servers of 8 bits. No
+    return its path: the network of each scenario of Table I, and the cascade of four times four servers of 8 bits. The
+    file has their records (:func:`_tried`) by bits and servers, ``8x4``, and under ``cascade``, and ``provenance``. No
     data sets are needed; ``advance`` is called with 1 for each of them, kept or done."""
     jobs = {f"{n.bits}x{n.servers}": partial(build, n.servers, n.bits, layers=n.layers) for n in TABLE_I}
     records = {}
@@ -388,7 +390,8 @@ def measure_trained(work: Path, _data: Path, advance: Advance = ignore) -> Path:
 def _train_selection(rows: str, folder: Path) -> dict[str, Any]:
     """Train scenario 4 with one selection of approximated matrices and return its record, as `Trained.to_json` has it:
     the recipe, ``accuracy`` (share of right inputs, 0 to 1), numbers of wrong outputs and checked inputs, ``history``
-    by epoch, and ``errors`` cut to the five most frequent.
+    by epoch, and under ``errors`` the number of outputs by error (code less the right one, as text), cut to the five
+    most frequent.
 
     Args:
         rows: key of :data:`SELECTIONS`, such as "4-7".

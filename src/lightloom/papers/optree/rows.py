@@ -114,7 +114,8 @@ def ceiling_stages(ranks: int) -> int:
 
 def paper_steps(ranks: int, wavelengths: int) -> dict[str, int]:
     """Return the steps of each algorithm as the paper's averages count them, under the names ``OpTree`` (Theorem 1 at
-    the ceiling of k*), ``WRHT`` (Table I's formula with N padded), ``NE`` (neighbour exchange) and ``Ring``.
+    the ceiling of k*), ``WRHT`` (Table I's formula with N padded), ``NE`` (neighbour exchange, N/2) and ``Ring`` (N −
+    1).
 
     Raises:
         ValueError: Eq. 2 has no real value below 8 ranks.
@@ -156,7 +157,7 @@ def built(
     name: str, ranks: int = RANKS, wavelengths: int = WAVELENGTHS, radices: tuple[int, ...] | None = None
 ) -> Built:
     """Build and verify an all-gather on a WDM ring (by default of 1,024 ranks with 64 wavelengths), and return its
-    number of steps and its generator's notes.
+    number of steps and its generator's notes, as one text with semicolons.
 
     Args:
         name: of the algorithm in the registry; without effect where ``radices`` are given.
@@ -462,7 +463,7 @@ def constructed(ranks: int, depth: int) -> tuple[tuple[int, ...], int] | None:
 def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
     """Return the wavelengths that all stages of a tree of ``radices`` (first stage first) need together, roughly: those
     of an all-to-all on a ring of the first radix times its groups, rounded up, and of all-to-alls on lines of the later
-    ones, times N over the radix. Candidates with less are counted exactly first."""
+    ones, each times N over the radix (not rounded). Candidates with less are counted exactly first."""
     first, *later = radices
     wavelengths = ceil(ranks / first) * ring_all_to_all_wavelengths(first)
     return wavelengths + sum(ranks / radix * line_all_to_all_wavelengths(radix) for radix in later)
@@ -470,7 +471,8 @@ def _estimate(ranks: int, radices: tuple[int, ...]) -> float:
 
 def _lowest() -> Iterator[Claim]:
     """Yield how Theorem 1's steps go over the depths of the inset, 5 to 9, in words ("falls, stable, rises"), a row for
-    each number of ranks of Fig. 4, and for 2,048 and 4,096 ranks the depth that minimises Theorem 1."""
+    each number of ranks of Fig. 4 (512, 1,024, 2,048 and 4,096), and for 2,048 and 4,096 ranks the depth that minimises
+    Theorem 1 without its ceiling."""
     for n in FIGURE_4_RANKS:
         steps = [curve(n)[k] for k in INSET]
         yield PAPER.claim("figure4.shape_{n}", shape(steps), n=n, steps=", ".join(map(str, steps)))
@@ -481,9 +483,9 @@ def _lowest() -> Iterator[Claim]:
 
 
 def _constructed() -> Iterator[Claim]:
-    """Yield the steps of the searched tree of integer radices for each number of ranks, beside the least of Theorem 1
-    over depths 1 to 10, and the percentage of Theorem 1's steps that the best depth saves over one stage at 1,024
-    ranks."""
+    """Yield the steps of the searched tree of integer radices for each number of ranks of Fig. 4 (512 to 4,096) on 64
+    wavelengths, beside the least of Theorem 1 over depths 1 to 10, and the percentage of Theorem 1's steps that the
+    best depth saves over one stage at 1,024 ranks."""
     for n in FIGURE_4_RANKS:
         radices = best_radices(n, WAVELENGTHS)
         steps = stage_steps(n, WAVELENGTHS, radices)
@@ -502,9 +504,10 @@ _NAMES = ("one", "two", "three")
 
 
 def _example_steps() -> Iterator[Claim]:
-    """Yield the steps of the example's schedules of one, two and three stages, built and verified, and which of them
-    takes the fewest ("two stages"); then who exchanges with whom in the two stages of the second schedule, two groups
-    of nodes a stage, counted from 1."""
+    """Yield the steps of the example's schedules (16 nodes, 2 wavelengths) of one, two and three stages, built and
+    verified, and which of them takes the fewest ("two stages"); then who exchanges with whom in the two stages of the
+    second schedule, as one text: the first two groups of nodes a stage, counted from 1, with a semicolon between the
+    stages."""
     schedules = (built("one-stage", N, W), built("optree", N, W, TWO_STAGES), built("optree", N, W, THREE_STAGES))
     for name, schedule in zip(_NAMES, schedules, strict=True):
         yield PAPER.claim(f"example.{name}_stage_steps", schedule.steps, notes=schedule.notes)
@@ -520,9 +523,9 @@ def _example_steps() -> Iterator[Claim]:
 
 
 def _example_stages() -> Iterator[Claim]:
-    """Yield rows of the stages of the example's schedules of one, two and three stages: the wavelengths that each stage
-    needs, a row a stage, counted as its steps on a ring of one wavelength, and then the steps of the schedule of two
-    stages on two wavelengths, stage by stage.
+    """Yield rows of the stages of the example's schedules (16 nodes) of one, two and three stages: the wavelengths that
+    each stage needs, a row a stage, counted as its steps on a ring of one wavelength, and then the steps of the
+    schedule of two stages on two wavelengths, stage by stage.
 
     Raises:
         RuntimeError: the steps counted for the stages of a schedule of several stages do not add up to those of the
@@ -545,8 +548,8 @@ def _example_stages() -> Iterator[Claim]:
 
 
 def _radices() -> Iterator[Claim]:
-    """Yield two rows of the steps of the example's three stages: by Theorem 1, and as built and verified with radices
-    3, 3, 2."""
+    """Yield two rows of the steps of three stages in the example (16 nodes, 2 wavelengths): by Theorem 1, and as built
+    and verified with radices 3, 3, 2."""
     other = built("optree", N, W, (3, 3, 2))
     yield PAPER.claim("example.three_stage_theorem_1_steps", theorem_1_steps(N, W, 3))
     yield PAPER.claim("example.three_stage_best_steps", other.steps, other=other)
@@ -560,8 +563,8 @@ THEOREM_SIZES = range(8, 4097)
 
 
 def line_wavelengths(ranks: int) -> int:
-    """Return the wavelengths in each direction that first-fit colouring gives to an all-to-all among ranks on a line;
-    where ranks i < j take the links from i to j; no colouring of intervals takes fewer."""
+    """Return the wavelengths in each direction that first-fit colouring gives to an all-to-all among ranks on a line,
+    where the pair i < j takes all links between; no colouring of intervals takes fewer."""
     ends: list[int] = []
     for start, stop in combinations(range(ranks), 2):
         free = next((colour for colour, end in enumerate(ends) if end <= start), len(ends))
@@ -598,7 +601,8 @@ FEWEST = (5, 3, 3, 2, 3, 4)
 
 
 def _baselines() -> Iterator[Claim]:
-    """Yield Table I's steps at 1,024 ranks as built and verified: of Ring, of NE, and of NE by pairs."""
+    """Yield Table I's steps at 1,024 ranks and 64 wavelengths as built and verified: of Ring, of NE, and of NE by
+    pairs."""
     for name, algorithm in (("ring", "ring"), ("ne", "neighbour-exchange"), ("ne_pairs", "neighbour-exchange-pairs")):
         yield PAPER.claim(f"table1.{name}_built_steps", built(algorithm).steps)
 

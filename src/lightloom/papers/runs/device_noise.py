@@ -112,8 +112,7 @@ def test_accuracy_under(
 
 
 def _claim(folder: Path, question: str) -> None:
-    """Make the folder and note in it, in the file ``question``, what run it is for, ``question``, a hash of all that
-    the run depends on.
+    """Make the folder and write ``question``, a hash of all that a run depends on, to a file of that name in it.
 
     Raises:
         ConfigError: the folder holds a run with another hash, or cannot be made or written to.
