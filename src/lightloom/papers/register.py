@@ -107,8 +107,9 @@ class Number:
 
 def settle(register: Register, study: str, claims: Iterable[Claim]) -> tuple[Number, ...]:
     """Return everything that the paper prints, each number once, in the order of the register's entries, with the
-    status of its row or the stated one ("not reproducible" where none is). What an entry leaves out (value, unit, name)
-    is its row's, command and date are the register's; the reason is the row's, else the entry's.
+    status of its row or the stated one ("not reproducible" where none is). What an entry leaves out is its row's
+    (value: the printed one beside ours; unit; name: the id without the study) or the register's (command and date); the
+    reason is the row's, else the entry's.
 
     Args:
         register: what the paper prints.

@@ -101,7 +101,8 @@ def batch_of(part: Digits, recipe: Recipe, rank: int, iteration: int) -> tuple[T
         recipe: its seed, with epoch and rank, fixes the order of the images, its ``batch_per_rank`` how many images a
             batch has.
         rank: number of the rank, which does not select images, only their order.
-        iteration: counts from 1; a rest too small for a batch is left out of the epoch.
+        iteration: counts from 1; a rest too small for a batch is left out of the epoch, and a part smaller than a batch
+            gives a ZeroDivisionError.
     """
     size = recipe.batch_per_rank
     epoch, batch = divmod(iteration - 1, len(part.labels) // size)
@@ -266,7 +267,8 @@ class RecipeRun:
     def run(self, done: int = 0) -> Record:
         """Train from iteration ``done`` + 1 to the recipe's last, and return the record, to which iteration, test
         accuracy and the mean loss since the last entry are added every ``record_every`` iterations and at the last;
-        with a codec of weights, these go through it after every update."""
+        with a codec of weights, these are replaced after every update by what it gives back. ``seconds`` of the record
+        grow by those of the steps, without tests."""
         recipe, losses = self.recipe, list[float]()
         for iteration in range(done + 1, recipe.iterations + 1):
             began = self.clock()
@@ -326,8 +328,8 @@ class _DigitsRun(RecipeRun):
             np.save(self.folder / f"gradient-{iteration}.npy", flat)
 
     def right(self) -> tuple[int, int]:
-        """Return how many of the test images of all ranks the network classifies correctly, and how many there are; all
-        ranks must call it."""
+        """Return how many of all test images, of which each rank tries its part, the network classifies correctly, and
+        how many there are; all ranks must call it."""
         count = torch.tensor(super().right())
         dist.all_reduce(count)
         return int(count[0]), int(count[1])
@@ -336,7 +338,7 @@ class _DigitsRun(RecipeRun):
         """Add the ratio of the last exchange to the record if the iteration was ``recorded``, write the iteration's
         number to ``progress.json`` then (rank 0), and write the checkpoint of this rank every ``checkpoint_every``
         iterations; the number in the file ``latest`` changes only once those of all ranks are complete, and then the
-        one before is removed. Without a folder nothing is written. All ranks call it."""
+        checkpoint before it is removed. Without a folder nothing is written. All ranks call it."""
         if recorded and self.state is not None:
             self.record.ratio.append(self.state.statistics.steps[-1].ratio)
         if recorded and self.worker.rank == 0 and self.folder is not None:

@@ -77,7 +77,8 @@ def train(recipe: Recipe, sets: ImageSets, ranks: int, *, counted: bool = False)
         recipe: settings of the run, the same as for processes.
         sets: training images, which the ranks divide among them, and test images.
         ranks: number of ranks.
-        counted: add ``shares``: those of values of each size under every reading of Table III, averaged over training.
+        counted: add ``shares``: those of values of each size under every reading of Table III, averaged over training,
+            as :func:`EmulatedRun.shares` gives them.
 
     Raises:
         ConfigError: the recipe averages by light, or there are fewer training images than one step of all ranks takes.
@@ -111,8 +112,8 @@ class EmulatedRun(RecipeRun):
 
     def compute_gradients(self, iteration: int) -> float:
         """Leave the mean gradient of all ranks, that of the loss times ``gradient_scale``, in the parameters, and
-        return the loss without this factor: rank 0's, or that of all ranks' images where nothing needs the gradients of
-        each. ``iteration`` counts from 1 and selects the batches."""
+        return the loss without this factor: rank 0's, or that of all ranks' images where no codec and no count needs
+        the gradients of each. ``iteration`` counts from 1 and selects the batches."""
         scale = self.recipe.gradient_scale
         batches = [batch_of(part, self.recipe, rank, iteration) for rank, part in enumerate(self.parts)]
         images, labels = map(torch.stack, zip(*batches, strict=True))
@@ -147,8 +148,9 @@ class EmulatedRun(RecipeRun):
         self.counted.append({"own": own, "ring": ring})
 
     def shares(self) -> dict[str, Any]:
-        """Return the shares (0 to 1) of values by size (lists, bounds x 4), averaged over the iterations that were
-        counted, by what is counted, ``own`` or ``ring``, and then by loss, ``mean`` or ``summed``."""
+        """Return the shares (0 to 1) of values by size (lists, bounds 2^-10, 2^-8 and 2^-6 x sizes of 2, 10, 18 and 34
+        bits), averaged over the iterations that were counted, by what is counted, ``own`` or ``ring``, and then by
+        loss, ``mean`` or ``summed``."""
         return {
             what: {loss: np.mean([each[what][loss] for each in self.counted], axis=0).tolist() for loss in losses}
             for what, losses in self.counted[0].items()
@@ -232,8 +234,9 @@ def shares_by_loss(gradient: Float32s, batch: int) -> dict[str, Any]:
 
 def partial_sums(gradients: Float32s) -> Float32s:
     """Return what each rank of a ring has to send at each step of its sum, (ranks, n): row s holds for every block the
-    sum of s + 1 ranks' values, in the last row the whole sum. Block b starts at rank b, and each next rank adds its
-    own; ``gradients`` (ranks, n) has one row a rank."""
+    sum of s + 1 ranks' values, in the last row the whole sum. There are as many blocks as ranks, equal or longer by one
+    value at the front. Block b starts at rank b, and each next rank adds its own; ``gradients`` (ranks, n) has one row
+    a rank."""
     ranks, n = gradients.shape
     sums = np.empty_like(gradients)
     for block, part in enumerate(np.array_split(np.arange(n), ranks)):
