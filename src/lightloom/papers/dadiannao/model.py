@@ -246,7 +246,7 @@ def savings(constants: Constants, bandwidths: Bandwidths = MIXED, hops: Hops = m
 
 
 def mean(figures: Figures, batch: int | None = None) -> float:
-    """Return the mean of percentages over all cases, or over those of one ``batch``."""
+    """Return the mean of percentages over all cases, or over those of one ``batch``, of which there must be some."""
     chosen = [value for (_, each), value in figures.items() if batch in (None, each)]
     return sum(chosen) / len(chosen)
 

@@ -100,8 +100,9 @@ def _block_alone(graph: ComputeGraph, block: str) -> ComputeGraph:
 @cache
 def printed() -> Mapping[str, Network]:
     """Return the nine networks of Table 2 by name with layers, synapses and neurons (bytes, of neurons a sample) as
-    printed; multiply-accumulates and the bytes that weighted layers read are counted from our graphs, for Inception-v3
-    from the variant whose sizes are printed."""
+    printed, MB read as 2^20 bytes and neurons divided by the 32 samples that they are printed for; multiply-accumulates
+    and the bytes that weighted layers read are counted from our graphs, for Inception-v3 from the variant whose sizes
+    are printed."""
     networks = {}
     for name, row in TABLE_2.items():
         ours = stored()[INCEPTION_VARIANT if name == "Inception-v3" else name]

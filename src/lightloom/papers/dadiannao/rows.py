@@ -290,8 +290,8 @@ def _best_strategies() -> Iterator[Claim]:
 
 
 def _chip_of_table_1() -> Iterator[Claim]:
-    """Yield a row for each value of Table 1, ours those of the catalog's chip in the table's units; bandwidths follow
-    from the links' bit rates."""
+    """Yield a row for each value of Table 1, ours those of the catalog's chip in the table's units; rounded to four
+    decimals; bandwidths, of both directions together, follow from the links' bit rates."""
     c = chip()
     values = {
         "frequency": c.frequency / 1e6,
@@ -356,8 +356,8 @@ _LAST_TENSOR = 7 * 7 * 2048 * 4 * NEURON_BATCH / MIB
 
 def sizes(counts: Network) -> Row:
     """Return counts in the units of Table 2: layers, convolutions and fully connected ones, MiB of synapses, MiB of the
-    neurons of a batch of 32, both rounded to two decimals, and the quotient of the two, synapses over neurons, to
-    four."""
+    neurons of a batch of 32 (``counts`` has those of one sample), both rounded to two decimals, and the quotient of the
+    two, synapses over neurons, to four."""
     synapse = counts.synapses / MIB
     neuron = counts.neurons * NEURON_BATCH / MIB
     layers = counts.layers, counts.convolutions, counts.connected

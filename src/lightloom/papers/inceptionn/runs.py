@@ -57,7 +57,8 @@ class TrainingRun:
         return str(self.settings.get("network", "hdc"))
 
     def recipe(self, seed: int) -> Recipe:
-        """Return the recipe of this run, that is all settings of a training, with ``seed`` for weights and batches."""
+        """Return the recipe of this run, that is all settings of a training, with ``seed`` for weights and batches;
+        what the run does not set is as Table I has it for HDC."""
         from lightloom.papers.runs.digits import Recipe
 
         return Recipe(seed=seed, **self.settings)
@@ -262,8 +263,8 @@ def long_runs() -> tuple[TrainingRun, ...]:
     """Return the long runs on HDC, the most important first: float32; the codecs at the bounds 2^-10 (windowed with
     feedback, as printed, windowed), 2^-8 and 2^-6 (as printed, windowed, windowed with feedback); then truncation by
     16, 22 and 24 bits of gradients, weights or both. Float32 and feedback at 2^-10 have five seeds, the others one;
-    runs at 2^-8 and 2^-6 and those of truncation have 3,000 iterations, the others as many as the recipe has by
-    default."""
+    runs at 2^-8 and 2^-6 and those of truncation have 3,000 iterations, the others 10,000, the default of the
+    recipe."""
     families: dict[str, dict[str, Any]] = {
         "windowed+feedback": {"gradients": "inceptionn", "error_feedback": True},
         "printed": {"gradients": "inceptionn-printed"},

@@ -81,8 +81,9 @@ def traffic() -> Figure:
 
 
 def training(language: Record, digits: Record) -> Figure:
-    """Draw Figure 7(a): validation loss over tokens of the language model in ``language``, and accuracy on MNIST over
-    iterations from ``digits``, a line for each variant as the mean over its seeds."""
+    """Draw Figure 7(a): validation loss (nats a byte) over thousand tokens of the language model in ``language``, and
+    test accuracy in percent on MNIST over iterations from ``digits``, a line for each variant as the mean over its
+    seeds."""
     figure, (left, right) = canvas(2)
     runs = language["runs"]
     recipe = runs[BASE][0]["recipe"]

@@ -261,12 +261,12 @@ def reduction(rival: str, settings: Settings) -> float:
 
 
 def _reductions(what: str, averages: Mapping[str, float], settings: Settings, **values: Any) -> Iterator[Claim]:
-    """Yield a row for each rival: the percentage of its time that OpTree saves, as the mean over the settings, beside
-    the paper's in ``averages``.
+    """Yield a row for each rival: the percentage of its time that OpTree saves, as the mean over the settings by
+    :func:`reduction`, to four decimals, beside the paper's in ``averages``.
 
     Args:
         what: end of the rows' ids, ``headline.{rival}_reduction_{what}``.
-        averages: printed percentage by rival.
+        averages: printed percentage by rival, ``WRHT``, ``Ring`` and ``NE``.
         settings: pairs of ranks and wavelengths.
         values: further fields of the explanations of all these rows.
     """
@@ -302,8 +302,8 @@ def _averages_over_wavelengths() -> Iterator[Claim]:
 
 
 def _headline() -> Iterator[Claim]:
-    """Yield, for each rival, the midpoint of our averages over nodes and over wavelengths beside the headline's
-    percentage."""
+    """Yield, for each rival, the midpoint of our average percentages saved over nodes (Fig. 5's settings) and over
+    wavelengths (Fig. 6's) beside the headline's percentage."""
     for rival in RIVALS:
         ours = (reduction(rival, BY_RANKS) + reduction(rival, BY_WAVELENGTHS)) / 2
         midpoint = (NODES[rival] + LIGHT[rival]) / 2
@@ -333,8 +333,9 @@ def stage_ceilings(ranks: int, wavelengths: int, stages: int) -> int:
 
 
 def optree_readings(wavelengths: int) -> dict[str, float]:
-    """Return OpTree's steps at 1,024 ranks by each of the paper's five forms at every depth k from 1 to 12, which holds
-    every rule for k, and by the searched integer radices.
+    """Return OpTree's steps at 1,024 ranks by each of the paper's five forms (:func:`theorem_1_steps`,
+    :func:`theorem_1_exact`, :func:`equation_3_steps`, :func:`theorem_3_proof_steps` and :func:`stage_ceilings`) at
+    every depth k from 1 to 12, which holds every rule for k, and by the searched integer radices.
 
     The keys are "theorem_1_steps, k = 3" (name of the form and depth) and "integer radices".
     """
@@ -632,7 +633,7 @@ def _optree() -> Iterator[Claim]:
     """Yield Table I's steps of OpTree at 1,024 ranks and 64 wavelengths with the printed seven stages: by Theorem 1, as
     built and verified (with the radices of :data:`FEWEST`, which are six), by Eq. 3, by Theorem 3's proof and by the
     stages taken literally (the first alone, then all later ones), and its number of stages by Eq. 2, rounded up and
-    rounded."""
+    rounded: eight rows."""
     tree, k = built("optree", radices=FEWEST), PRINTED_STAGES
     ceiled, exactly = theorem_1_steps(RANKS, WAVELENGTHS, k), theorem_1_exact(RANKS, WAVELENGTHS, k)
     yield PAPER.claim("table1.optree_steps", ceiled, theorem_1_exact=exactly)

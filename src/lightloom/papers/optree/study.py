@@ -82,8 +82,8 @@ def wavelengths_figure() -> Figure:
 
 
 def _time_figure(settings: Settings) -> Figure:
-    """Draw a panel of times against message sizes for each of two settings (ranks, wavelengths), with a common y axis
-    and one legend."""
+    """Draw a panel of times against message sizes for each of two settings (ranks, wavelengths), as :func:`_draw_times`
+    draws them, with a common y axis and one legend; titles are such as "N = 1024, w = 64"."""
     figure, panels = canvas(2, size=(10, 4.5), sharey=True, grid="both")
     for axes, (ranks, wavelengths) in zip(panels, settings, strict=True):
         _draw_times(axes, ranks, wavelengths)

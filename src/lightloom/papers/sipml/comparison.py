@@ -310,8 +310,9 @@ def placed_outcomes() -> list[list[float]]:
 
 
 def _small_graph(samples: int) -> ComputeGraph:
-    """Return the graph of a small network with a batch of ``samples``: embedding, residual blocks that branch, and a
-    head; wide operators are cut, narrow ones are not."""
+    """Return the graph of a small network with a batch of ``samples``: an embedding, four residual blocks (up,
+    activation and down of four times the hidden channels, then an addition of the input), and a head of 16 times. Sizes
+    are such that wide operators are cut into parts and narrow ones are not."""
     operators = [_small_operator("tokens", "embedding", (), samples, 1, _VOCABULARY * _HIDDEN, 0)]
     last = "tokens"
     for block in range(_BLOCKS):
@@ -417,7 +418,7 @@ def _stated_fields(part: BaseModel) -> object:
 
 def stale(stored: Mapping[str, str], parts: tuple[Part, ...] = PARTS) -> str:
     """Return a sentence that names the parts whose stored hash is missing or not that of their inputs now; empty where
-    there is none.
+    there is none. It begins with "STALE:" and says which command makes them anew.
 
     Args:
         stored: hash of the inputs of each part, as stored with its results.

@@ -259,7 +259,7 @@ def planned(balanced: BalancedGraph, device: Sequence[int], k: int, degree: int)
 @cache
 def figure_4_plan(parts_of_a: int = 1, waits: bool = False, ties: str = "last") -> HybridPlan:
     """Return the plan of Fig. 4 (d): its four operators placed by Algorithm 1 as printed, in two groups of four
-    devices.
+    devices. A part goes at most two devices ahead (in the ring) of all that it reads from.
 
     Args:
         parts_of_a: parts of operator A, one or two.
@@ -434,9 +434,9 @@ def reached(speed: Callable[[float], float], factor: float) -> float:
 
 
 def _speedups(measured: Comparison) -> Iterator[Claim]:
-    """Yield a row for each reading: "1.02 to 3.40", the least and the greatest known speed-up of the models at the
-    fastest bandwidth; the explanation has every model's, with the bandwidths at which it reaches the paper's two
-    figures, 1.3 and 9.1."""
+    """Yield a row for each of the ten readings: "1.02 to 3.40", the least and the greatest speed-up of the models at
+    the fastest bandwidth, 8,192 Gb/s; the explanation has every model's, with the bandwidths at which it reaches the
+    paper's two figures, 1.3 and 9.1."""
     low, high = HEADLINE
     for name, (speed, reading) in readings(measured).items():
         by_model = {model: speed(model, FASTEST) for model in JOBS}
@@ -465,8 +465,8 @@ def _at(speed: Speed, model: str, factor: float) -> str:
 
 
 def _beyond_the_paper(measured: Comparison) -> list[Claim]:
-    """Return two rows for each model at the fastest bandwidth: placed splits against sharded data parallelism, and the
-    speed-up by the scripts' model with our gradients' bytes."""
+    """Return two rows for each model at the fastest bandwidth, 8,192 Gb/s: placed splits against sharded data
+    parallelism, and the speed-up by the scripts' model with our gradients' bytes."""
     return [
         _flagged(row, measured, *parts)
         for model in JOBS

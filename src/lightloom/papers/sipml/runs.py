@@ -88,8 +88,8 @@ def measure(work: Path, _data: Path, advance: Advance = ignore) -> Path:
 
 
 def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
-    """Return the stored results, by key, whose part (``placed`` or ``rivals``) was made from inputs with the hash in
-    ``hashes``, that of today's."""
+    """Return the stored results, by key, of those whose part (``placed`` or ``rivals``) was made from inputs with the
+    hash in ``hashes``, that of today's."""
     rival_keys = {rival_key(system, gbps) for system, gbps in networks()}
     part_of: dict[str, Part] = {key: "rivals" if key in rival_keys else "placed" for key in stored.results}
     return {key: row for key, row in stored.results.items() if stored.inputs.get(part_of[key]) == hashes[part_of[key]]}
@@ -127,8 +127,9 @@ def simulated(setting: Network, k: int, quantum: float) -> PlacedStep:
 
 @lru_cache(16)
 def _partitions(model: str, accelerator: str, samples: int, clique: int) -> Partitions:
-    """Return the partitions of a job's model with so many samples in the accelerator's training format; an operator
-    whose parts would each read all of its input is cut into at most ``clique`` parts."""
+    """Return the partitions of a job's model with so many samples (the batch of a group) in the accelerator's training
+    format, bf16 or fp32; an operator whose parts would each read all of its input is cut into at most ``clique``
+    parts."""
     graph = load_workload(JOBS[model].model, batch=samples)
     return partitions_of(graph.with_element_bytes(ELEMENT_BYTES[PRECISIONS[accelerator]]), accelerator, clique)
 
