@@ -290,7 +290,7 @@ def _best_strategies() -> Iterator[Claim]:
 
 
 def _chip_of_table_1() -> Iterator[Claim]:
-    """Yield a row for each value of Table 1, ours those of the catalog's chip in the table's units; rounded to four
+    """Yield a row for each value of Table 1, ours those of the catalog's chip in the table's units, rounded to four
     decimals; bandwidths, of both directions together, follow from the links' bit rates."""
     c = chip()
     values = {

@@ -77,7 +77,7 @@ def fabric(system: System, ranks: int, gbps: float) -> Fabric:
 
     Args:
         system: ``electrical`` (one packet switch), ``ocs`` (20 circuits of ``gbps`` / 20) or ``ring`` (``gbps`` / 2
-            each way round, rounded down to whole wavelengths of 25 Gb/s).
+            each way round, rounded down to whole wavelengths of 25 Gb/s, at least one).
         ranks: number of ranks.
         gbps: Gb/s of a rank.
     """

@@ -310,8 +310,8 @@ def placed_outcomes() -> list[list[float]]:
 
 
 def _small_graph(samples: int) -> ComputeGraph:
-    """Return the graph of a small network with a batch of ``samples``: an embedding, four residual blocks (up,
-    activation and down of four times the hidden channels, then an addition of the input), and a head of 16 times. Sizes
+    """Return the graph of a small network with a batch of ``samples``: an embedding, four residual blocks (up and an
+    activation of four times the hidden channels, down, then an addition of the input), and a head of 16 times. Sizes
     are such that wide operators are cut into parts and narrow ones are not."""
     operators = [_small_operator("tokens", "embedding", (), samples, 1, _VOCABULARY * _HIDDEN, 0)]
     last = "tokens"

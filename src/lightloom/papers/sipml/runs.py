@@ -88,7 +88,7 @@ def measure(work: Path, _data: Path, advance: Advance = ignore) -> Path:
 
 
 def _resumed(stored: Comparison, hashes: Mapping[Part, str]) -> dict[str, Any]:
-    """Return the stored results, by key, of those whose part (``placed`` or ``rivals``) was made from inputs with the
+    """Return those of the stored results, by key, whose part (``placed`` or ``rivals``) was made from inputs with the
     hash in ``hashes``, that of today's."""
     rival_keys = {rival_key(system, gbps) for system, gbps in networks()}
     part_of: dict[str, Part] = {key: "rivals" if key in rival_keys else "placed" for key in stored.results}
