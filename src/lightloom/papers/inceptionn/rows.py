@@ -488,7 +488,7 @@ def percent_less(ours: float, than: float) -> float:
 
 
 def _figure_3() -> Iterator[Claim]:
-    """Yield the size of each model's parameters in MiB by our zoo, (float32) beside the paper's, and the percentage of
+    """Yield the size of each model's parameters in MiB by our zoo (float32) beside the paper's, and the percentage of
     communication in AlexNet's training time with worker-aggregator training, by our model."""
     for model in MODELS:
         ours = round(4 * ZOO[slug(model)].parameters / 2**20, 3)

@@ -193,7 +193,7 @@ def floor_bias() -> float:
 
 def _combinations() -> Iterator[Claim]:
     """Yield the row of how many inputs M signals of four levels from N servers have, counted for MN = 2, 4 and 8
-    ("4^(MN)" if all agree,, else "another number"), and that of how many points the averaging function has for four
+    ("4^(MN)" if all agree, else "another number"), and that of how many points the averaging function has for four
     servers of 8 bits."""
     counts = {signals: len(set(product(range(4), repeat=signals))) for signals in (2, 4, 8)}  # MN signals, one by one
     ours = "4^(MN)" if all(count == 4**signals for signals, count in counts.items()) else "another number"
