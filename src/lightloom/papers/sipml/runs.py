@@ -58,8 +58,8 @@ def networks() -> list[tuple[System, float]]:
 
 def measure(work: Path, _data: Path, advance: Advance = ignore) -> Path:
     """Run the measurements of the comparison that have no result in ``comparison.json`` in ``work``, write this file
-    after each, and return ``work``: placed plans on all of :func:`settings`, then the planner's searches on all of
-    :func:`networks`.
+    after each, and return ``work``. They are placed plans on all of :func:`settings`, then the planner's searches on
+    all of :func:`networks`.
 
     Results that were made from other inputs count as missing. No data sets are needed; ``advance`` is called with 1 for
     each measurement, done or kept.
