@@ -50,8 +50,9 @@ DETERMINED = 0.7
 
 
 def fitted_parameters(calibration: calibrated.Calibration, priors: Priors) -> Fit:
-    """Return the parameters of a calibration as a fit, in the order of ``priors``; those that the calibration lacks
-    stay at their priors.
+    """Return the parameters of a calibration as a fit: natural logarithms and their covariance, in the order of
+    ``priors``, and the calibration's noise. Those that the calibration lacks keep centre and spread of their priors,
+    without correlation to others.
 
     Raises:
         ConfigError: the calibration has parameters that ``priors`` does not.
@@ -67,8 +68,12 @@ def fitted_parameters(calibration: calibrated.Calibration, priors: Priors) -> Fi
 
 
 def parameters_of(fitted: Fit, priors: Priors) -> dict[str, calibrated.CalibratedParameter]:
-    """Return the entries of a calibration file for fitted parameters, by name, with their values and spreads to six
-    significant digits and their priors; ``determined`` where the spread is below 0.7 of the prior's."""
+    """Return the entries of a calibration file for fitted parameters, by name in the order of ``priors``.
+
+    Each has ``value`` and ``spread`` (standard deviation of the value's natural logarithm) to six significant digits,
+    the prior's value, spread, unit, meaning and source as they are, and ``determined``, True where the spread is below
+    0.7 of the prior's.
+    """
     spread = np.sqrt(np.diag(fitted.covariance))
     return {
         name: calibrated.CalibratedParameter(
@@ -87,7 +92,8 @@ def rounded(value: float) -> float:
 
 
 def calibration_text(calibration: calibrated.Calibration) -> str:
-    """Return the content of a calibration's file as YAML, covariances to six significant digits."""
+    """Return the content of a calibration's file as YAML: all fields in their order, but the covariance last, a line
+    for each of its rows, to six significant digits; all other numbers as they are."""
     document = calibration.model_dump(mode="json")
     covariance = [[rounded(entry) for entry in row] for row in document.pop("covariance")]
     rows = "".join(f"- {yaml.safe_dump(row, default_flow_style=True, width=10**6).strip()}\n" for row in covariance)
@@ -95,7 +101,7 @@ def calibration_text(calibration: calibrated.Calibration) -> str:
 
 
 def write_calibration(calibration: calibrated.Calibration, path: Path) -> None:
-    """Write a calibration as YAML; the file is complete or left as it was.
+    """Write a calibration as YAML; the file is complete or left as it was, and missing folders are made.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -135,15 +141,17 @@ class Accuracy(Result):
     scores: Scores
 
     def summary(self) -> str:
-        """Return one line: the name of the table, the basis of the parameters, and the scores in words, as
-        percentages."""
+        """Return one line, ``TABLE, BASIS: SCORES``: the name of the table, the basis of the parameters, and the scores
+        as :meth:`Scores.line` words them: errors, coverage and width of the intervals as percentages, and the rank
+        agreement as a coefficient where there is one."""
         return f"{self.steps.name}, {self.basis}: {self.scores.line()}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each measured step: ``row``, ``model``, ``gpus``, ``measured_s`` and ``predicted_s``, the
-        ends of the 90 % interval ``low_s`` and ``high_s``, the relative ``error`` (above 0 where predicted too slow),
-        ``inside`` the interval or not, and in words what was ``assumed`` of choices that the row leaves open, such as
-        "micro-batch 4, virtual stages 2", empty where it leaves none."""
+        """Return a row for each measured step, in the order of the table: ``row`` (its name), ``model``, ``gpus``,
+        ``measured_s`` and ``predicted_s``, the ends of the 90 % interval ``low_s`` and ``high_s``, the relative
+        ``error`` (above 0 where predicted too slow), ``inside`` the interval or not, and in words what was ``assumed``
+        of choices that the row leaves open, such as "micro-batch 4, virtual stages 2" (the fastest), empty where it
+        leaves none."""
         seconds, low, high = self.predicted.seconds, self.predicted.low, self.predicted.high
         return [
             {
@@ -176,15 +184,17 @@ class Accuracy(Result):
         return document | {"scores": asdict(self.scores), "rows": self.rows()}
 
     def worst(self, count: int = 5) -> list[Document]:
-        """Return the ``count`` rows with the largest sizes of relative errors, whatever the sign, the largest first."""
+        """Return the ``count`` rows of :meth:`rows` (all, if there are fewer) with the largest sizes of relative
+        errors, whatever the sign, the largest first."""
         return sorted(self.rows(), key=lambda row: -abs(row["error"]))[:count]
 
 
 def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = None) -> Accuracy:
     """Return predictions of every row with their errors: from the priors of each row's accelerator without a
-    calibration, else from the calibration. The ``basis`` of the result reads "priors only", or "calibrated on TABLE",
-    with ", these very rows" where the rows are those of the calibration, and with the parameters that an older file
-    leaves at their priors.
+    calibration, their 90 % intervals then with the scatter assumed before any row (0.082 as a logarithm), else from the
+    calibration, with its scatter. The ``basis`` of the result reads "priors only", or "calibrated on TABLE", with ",
+    these very rows" where the rows are those of the calibration, and followed by "; NAMES at priors, as the file is
+    older" where the calibration lacks parameters.
 
     Raises:
         ConfigError: a row is of another accelerator than the calibration, or the calibration has unknown parameters.
@@ -213,10 +223,19 @@ def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = 
 
 
 def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", advance: Advance = ignore) -> Accuracy:
-    """Return predictions of every row by fits that have not seen it, and their errors. With ``left_out`` "rows" a tenth
-    of the rows is left out of each fit, with "models" all rows of one model size; ``advance`` is called with 1 after
-    each fit. Rows of each accelerator are fitted by themselves. The ``basis`` of the result says in words which rows
-    the fits have seen.
+    """Return predictions of every row by fits that have not seen it, and their errors. Rows of each accelerator are
+    fitted by themselves.
+
+    Args:
+        steps: measured rows, of any number of accelerators.
+        left_out: "rows" for ten folds of an accelerator's rows, drawn at random with a fixed seed, each left out of one
+            fit; "models" for a fold of each model size. Rows of a fold beside which there are no others are predicted
+            from the priors.
+        advance: called with 1 after the fit for each fold.
+
+    Returns:
+        The predictions in the order of the table; ``basis`` is "calibrated on the other nine tenths of its rows" or
+        "calibrated on its other models".
 
     Raises:
         UnsupportedError: an accelerator of the rows has no kernel model, or names no transport.
@@ -232,8 +251,15 @@ def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", ad
 
 
 def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Predictions:
-    """Return the predictions of all rows of ``jobs`` with their 90 % intervals, from fitted parameters. ``scatter`` is
-    the half-width, in natural logarithms, that unseen rows need around the best model."""
+    """Return the predictions of all rows of ``jobs``, in their order, each by its fastest job, with their 90 %
+    intervals, which join the uncertainty of the parameters and ``scatter`` (root of the sum of squares).
+
+    Args:
+        jobs: jobs of the rows.
+        priors: priors of the parameters.
+        fitted: logarithms of the parameters and their covariance, in the order of ``priors``; its noise is not used.
+        scatter: half-width, in natural logarithms, of the 90 % interval that unseen rows need around the best model.
+    """
     slopes = sensitivity(jobs, priors, fitted.logarithms)
     seconds, fastest = predicted(jobs, priors, fitted.logarithms)
     return Predictions(seconds, half_widths(slopes, fitted.covariance, scatter), fastest.steps)
@@ -242,7 +268,8 @@ def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Pred
 def _predict_each_accelerator(
     steps: MeasuredSteps, basis: str, predict: Callable[[Jobs, Priors], Predictions]
 ) -> Accuracy:
-    """Return the predictions and scores of all rows, those of each accelerator made together by ``predict``.
+    """Return the predictions, in the order of the table, and scores of all rows; ``predict`` is called once for each
+    accelerator, with its rows alone.
 
     Args:
         steps: measured rows.
@@ -262,8 +289,11 @@ def _predict_each_accelerator(
 
 
 def draw_accuracy(judged: Sequence[Accuracy]) -> Figure:
-    """Return a figure of predicted against measured seconds of steps, with the ends of the 90 % intervals, one colour
-    for each table of rows in ``judged``."""
+    """Return a figure of predicted (upwards) against measured (across) seconds of steps on equal logarithmic axes, with
+    the 90 % intervals as error bars, one colour for each table of rows in ``judged``, named with its number of rows.
+
+    The line of equality and a band within 10 % of it are drawn too. There must be at least one row.
+    """
     series = [
         PredictedSeries(
             measured=np.array([step.step_s for step in entry.steps.steps]),
@@ -282,12 +312,13 @@ LEAST_ROWS = 4
 
 def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore) -> calibrated.Calibration:
     """Return a calibration of an accelerator: its parameters, fitted from its priors to steps measured on it, with the
-    errors on rows left out, in folds drawn by chance (:func:`random_folds`).
+    errors on rows left out, in ten folds (with fewer rows, one each) drawn at random with a fixed seed
+    (:func:`random_folds`).
 
     Args:
         steps: the measured rows.
         accelerator: a name of the catalog, or a YAML file, as the rows name it.
-        advance: called with 1 after each fit.
+        advance: called with 1 after the fit to all rows, and after that for each fold.
 
     Raises:
         ConfigError: the accelerator is calibrated already, a row is of another one, or there are fewer than four rows.
@@ -321,8 +352,9 @@ def calibrate(steps: MeasuredSteps, accelerator: str, advance: Advance = ignore)
 def calibration_of(
     accelerator: str, rows: CalibrationRows, fitted: Fit, priors: Priors, errors: Floats, statistics: dict[str, float]
 ) -> calibrated.Calibration:
-    """Return the calibration that a fit to rows gives: the parameters with their priors, spreads and covariance, noise
-    and scatter, and the errors cross-validated in at most ten folds.
+    """Return the calibration that a fit to rows gives: the parameters with their priors, spreads and covariance, the
+    noise of the fit, the scatter of ``errors``, and ``statistics`` as the cross-validated errors, in ten folds or as
+    many as there are rows. Its description reads "ACCELERATOR, calibrated on the 55 steps of TABLE".
 
     Args:
         accelerator: a name of the catalog, or a YAML file.
@@ -331,7 +363,8 @@ def calibration_of(
         priors: their priors, in the same order.
         errors: natural logarithm of predicted over measured seconds of each row, by fits that had not seen it, a fold
             of :func:`random_folds` each: [rows].
-        statistics: of these errors (:func:`error_statistics`).
+        statistics: ``mean``, ``median``, ``bias``, ``percentile_90`` and ``coverage`` of these errors as relative ones
+            (:func:`error_statistics`).
     """
     counted = f"the {rows.count} rows" if rows.kind == "steps" else f"{rows.count} {rows.kind}"
     return calibrated.Calibration(

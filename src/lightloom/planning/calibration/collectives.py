@@ -70,13 +70,14 @@ class MeasuredCollective(Config):
 
 
 def read_collectives(name: Path | str, *, gpus: int | None = None) -> list[MeasuredCollective]:
-    """Return the rows of a file of timed collectives: a table of ours, or what nccl-tests writes as CSV or prints on a
-    terminal. Of times out of place and in place, the mean is taken. Where a file does not say which collective it
-    timed, that is an all-reduce.
+    """Return the rows of a file of timed collectives: a CSV table with columns ``nodes``, ``gpus``, ``collective``,
+    ``nbytes`` and ``time_us``, or what nccl-tests writes as CSV or prints on a terminal. Of nccl-tests' times out of
+    place and in place, the mean is taken. Where a file does not say which collective it timed, that is an all-reduce.
 
     Args:
         name: the file, or its name in the folder ``LIGHTLOOM_MEASURED``.
-        gpus: number of GPUs, where the file does not say it; None otherwise.
+        gpus: number of GPUs of all nodes, where the file does not say it; must be None for a table with a column
+            ``gpus``.
 
     Raises:
         ConfigError: the file or a row cannot be read, it has no rows, or ``gpus`` is missing, contradicts the file or
@@ -100,8 +101,9 @@ def read_collectives(name: Path | str, *, gpus: int | None = None) -> list[Measu
 
 
 def _rows_of_csv(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCollective]:
-    """Yield the rows of nccl-tests' CSV, all on one node and all-reduces, with the mean of the nanoseconds out of place
-    and, where the file has them, in place; ``path`` is for messages.
+    """Yield the rows of nccl-tests' CSV, all as all-reduces of ``gpus`` GPUs on one node, with the bytes of the first
+    column and as microseconds the mean of the nanoseconds out of place (fourth column) and, where the file has them, in
+    place (sixth); ``path`` is for messages.
 
     Raises:
         ConfigError: ``gpus`` is None, or a cell is missing or no number above 0.
@@ -123,10 +125,11 @@ def _rows_of_csv(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCo
 
 
 def _positive_number(cell: str, place: str) -> float:
-    """Return the number in a cell.
+    """Return the number in a cell of a table.
 
     Raises:
-        ConfigError: it is no finite number above 0; names ``place``.
+        ConfigError: it is no finite number above 0; the message begins with ``place``, which names file, row and
+            column.
     """
     try:
         value = read_number(cell)
@@ -138,12 +141,14 @@ def _positive_number(cell: str, place: str) -> float:
 
 
 def _rows_of_terminal(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCollective]:
-    """Yield the rows, but those of no bytes, that a program of nccl-tests printed on a terminal, with the mean of out
-    of place and in place. Ranks, hosts and collective are those of its heading where it names them, else ``gpus`` on
-    one node and all-reduce; ``path`` is for messages.
+    """Yield the rows, but those of no bytes, that a program of nccl-tests printed on a terminal, with the mean of the
+    microseconds out of place and, where a line has them, in place. The GPUs are the ``# Rank`` lines of the heading and
+    the nodes their different hosts, else ``gpus`` on one node; the collective is that of the program named in the text,
+    else an all-reduce; ``path`` is for messages.
 
     Raises:
-        ConfigError: the number of GPUs is not known, below 2 or contradicts ``gpus``, or a line has other columns.
+        ConfigError: the number of GPUs is not known, below 2 or contradicts ``gpus``, a line has other columns, or a
+            time is no number above 0.
     """
     hosts = [match.group(1) for line in text.splitlines() if (match := _RANK.match(line))]
     ranks = len(hosts) or gpus
@@ -196,12 +201,15 @@ class System:
 
     @cached_property
     def tasks(self) -> list[LibraryTask]:
-        """Rows as collectives of a library over the system's tiers, one each, in their order."""
+        """Rows as collectives of a library over the system's tiers (kind, bytes, GPUs, and how they divide into
+        domains), one for each row, in their order."""
         return [task_of(row.collective, row.gpus, row.nodes, row.nbytes, self.tiers) for row in self.rows]
 
     @cached_property
     def ways(self) -> WayColumns:
-        """All ways in which the library may carry each row of the system, as columns that a transport prices."""
+        """All ways (protocol and algorithm) in which the library may carry each row of the system, in columns, one a
+        row of the system, of terms that a transport prices: [ways, rows]. The terms of ways that a row lacks are
+        infinite."""
         return columns(self.tasks, self.tiers, self.transport)
 
     @cached_property
