@@ -224,14 +224,17 @@ class System:
 
     @cached_property
     def across(self) -> Mask:
-        """Mask of the rows whose ranks lie in several domains of the inner tier: [rows]."""
+        """Mask of the rows whose ranks lie in more than one domain of the inner tier (nodes, or larger groups of GPUs
+        with fast links): [rows]."""
         return np.array([task.domains > 1 for task in self.tasks])
 
 
 def fit_scales(system: System, transport: Transport) -> Transport:
-    """Return a transport with its four numbers of a system (``Scales``) fitted to all of the system's rows, to six
-    significant digits. The fit begins at the values that ``transport`` has and is drawn towards them; rows weigh as
-    :func:`row_weights` says.
+    """Return a copy of a transport with the four numbers of its ``scales`` fitted to all of the system's rows, to six
+    significant digits; all else stays.
+
+    The fit minimises errors of logarithms of seconds, in which errors far off count less (soft L1), begins at the
+    values that ``transport`` has and is drawn towards them; rows weigh as :func:`row_weights` says.
 
     Raises:
         ConfigError: the system has no rows.
@@ -256,17 +259,18 @@ def fit_scales(system: System, transport: Transport) -> Transport:
 
 
 def predicted_collectives(system: System, transport: Transport) -> Floats:
-    """Return the predicted seconds of every row of a system by a transport: [rows]."""
+    """Return the predicted seconds of every row of a system, each by its fastest way: [rows]. The ways are those of the
+    system's own transport, priced with the corrections, shared figures and scales of ``transport``."""
     return seconds(system.ways, Constants.of(transport))
 
 
 def row_weights(system: System) -> Floats:
-    """Return the weight of each row's error in a fit: [rows].
+    """Return the factor of each row's error (of a logarithm, before it is squared) in a fit: [rows].
 
     It is 1 / (σ · √n · g^¼), where σ is the standard deviation of a logarithm of time, which falls as data grow (0.2 at
-    the smallest sizes, 0.03 at the largest, half way between at 4 MiB), n the number of rows of the row's group whose
-    bytes lie in the same octave, and g the number of groups. A group is the rows with the same GPUs, nodes and kind of
-    collective.
+    the smallest sizes, 0.03 at the largest: 0.03 + 0.17 / (1 + bytes / 4 MiB)), n the number of rows of the row's group
+    whose bytes lie in the same octave, and g the number of groups. A group is the rows with the same GPUs, nodes and
+    kind of collective.
     """
     groups = [(row.gpus, row.nodes, row.collective) for row in system.rows]
     keys = list(zip(groups, np.floor(np.log2(system.nbytes)).astype(int).tolist(), strict=True))
@@ -289,11 +293,11 @@ class SystemCollective(MeasuredCollective):
 
 
 def is_collectives(name: Path | str) -> bool:
-    """Return True for a file of timed collectives: its first line is not empty and has neither of the columns ``row``
-    and ``step_s`` of measured steps.
+    """Return True for a file (or a name in the folder ``LIGHTLOOM_MEASURED``) of timed collectives: its first line,
+    after blank ones, is not empty and has neither of the columns ``row`` and ``step_s`` of measured steps.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: there is no such file, or it cannot be read.
     """
     heading = read_measured(measured_file(name))[0].strip().split("\n", 1)[0]
     return heading != "" and {"row", "step_s"}.isdisjoint(heading.split(","))
@@ -311,18 +315,20 @@ def read_systems(
 
     Args:
         tables: files, or names in the folder ``LIGHTLOOM_MEASURED``; columns ``cluster`` and ``transport`` name the
-            system of each row.
-        cluster: of tables without these columns.
-        transport: of tables without these columns; None for the one that the cluster's fabric or the accelerator names.
-        accelerator: what was measured on in place of a cluster, where all rows are of one node.
-        gpus: number of GPUs, where a file does not say it.
+            system of each row, which goes before the arguments below.
+        cluster: cluster that tables without these columns were measured on: a name of the catalog, or a YAML file.
+        transport: transport of tables without these columns; None for the one that the cluster's fabric or the
+            accelerator names.
+        accelerator: what was measured on where ``cluster`` is None and all rows are of one node.
+        gpus: number of GPUs, where a file without these columns does not say it.
 
     Returns:
-        The systems, named after their file and, where rows name their system, "FILE, CLUSTER"; and the SHA-256 of each
-        file, as hexadecimal digits.
+        The systems, in the order of files and rows, named after their file without its ending and, where rows name
+        their system, "FILE, CLUSTER"; and the SHA-256 of each file, as hexadecimal digits.
 
     Raises:
-        ConfigError: a file cannot be read, or nothing names the system of a table.
+        ConfigError: a file cannot be read, nothing names the system of a table or its transport, the transport costs
+            nothing, or rows are of several nodes without a cluster.
         UnsupportedError: a cluster's fabric has no tiers of switches.
     """
     systems, digests = [], []
@@ -348,12 +354,14 @@ def read_systems(
 
 
 def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:
-    """Return the system of timed collectives on a cluster of the catalog or a YAML file. Its transport is the one
-    named, else that of the cluster's library, else of its accelerator, uncalibrated where the catalog has that
-    accelerator uncalibrated.
+    """Return the system, called ``name``, of timed collectives on a cluster of the catalog or a YAML file. Its
+    transport is the one named ``transport``, else that of the cluster's library, else that of its accelerator.
+
+    Where the cluster's accelerator is a calibration of one of the catalog, that uncalibrated accelerator takes its
+    place, since what was fitted to steps is no prior of collectives.
 
     Raises:
-        ConfigError: there is no transport, or it costs nothing.
+        ConfigError: there is no transport, or the one that is named or the accelerator's costs nothing.
         UnsupportedError: the cluster's fabric has no tiers of switches.
     """
     machine = load_cluster(cluster)
@@ -369,7 +377,9 @@ def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: s
 def _system_of_node(
     path: Path, rows: Sequence[MeasuredCollective], machine: Accelerator, transport: str | None
 ) -> System:
-    """Return the system of timed collectives on one node, whose links are those of its accelerators; ``path`` names it.
+    """Return the system of timed collectives on one node, whose links are those of its accelerators and which has as
+    many GPUs as the largest row; the file's name without its ending names it. ``transport`` is the transport's name;
+    None for the accelerator's.
 
     Raises:
         ConfigError: a row is of several nodes, there is no transport, or it costs nothing.

@@ -192,7 +192,8 @@ class Predictions:
 
 def scatter_of(errors: Floats) -> float:
     """Return the size (of a natural logarithm) that nine of ten errors of unseen rows stay below, drawn towards the
-    0.082 of :data:`PRIOR_SCATTER` as by five more rows; that value itself without errors.
+    0.082 of :data:`PRIOR_SCATTER` as by five more rows (root of the mean of squares, weighted by rows); 0.082 itself
+    without errors.
 
     Args:
         errors: natural logarithm of predicted over measured seconds, of rows that a fit had not seen: [rows].
@@ -215,8 +216,8 @@ def random_folds(rows: int) -> Ints:
 
 
 def model_folds(jobs: Jobs) -> Ints:
-    """Return the number of a fold, from 0, for each row such that a fold has all rows of one model size and no others:
-    [rows]."""
+    """Return the number of a fold, from 0, for each row such that a fold has all rows of one model size and no others,
+    numbered in alphabetical order of the models: [rows]."""
     models = dict(zip(jobs.row.tolist(), (step.model for step in jobs.steps), strict=True))
     _, fold = np.unique([models[row] for row in range(jobs.rows)], return_inverse=True)
     return fold.astype(np.int64)
@@ -226,13 +227,13 @@ def predict_held_out(jobs: Jobs, priors: Priors, fitted: Fit, fold: Ints, advanc
     """Return the prediction of each row by a fit to the rows of all other folds; from the priors where there are no
     others.
 
-    The scatter in a row's interval is that of the other folds' rows. All fits share the derivatives at the fit to all
-    rows.
+    The scatter in a row's interval is that of the errors of the other folds' rows, each predicted by the fit that had
+    not seen it (:func:`scatter_of`). All fits share the derivatives at the fit to all rows.
 
     Args:
         jobs: jobs of the rows.
         priors: priors of the parameters.
-        fitted: the fit to all rows, at which the others begin.
+        fitted: the fit to all rows, at whose logarithms the others begin.
         fold: number of the fold in which each row is left out, from 0: [rows].
         advance: called with 1 after each fit.
     """
@@ -281,7 +282,8 @@ class Scores:
 
     def line(self) -> str:
         """Return the scores in one line of words: mean, median, bias and 90th percentile of the errors, coverage and
-        half-width of the intervals, and the rank agreement where it is known."""
+        median half-width of the 90 % intervals, all as percentages, and the rank agreement, a coefficient with two
+        decimals, where it is known."""
         text = (
             f"{self.rows} rows: mean error {self.mean:.1%}, median {self.median:.1%}, bias {self.bias:+.1%}, "
             f"nine of ten below {self.percentile_90:.1%}; 90 % intervals hold {self.coverage:.0%} of the rows, "

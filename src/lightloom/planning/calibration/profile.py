@@ -91,7 +91,9 @@ def _product_kernel(call: Call) -> ProfiledKernel | None:
     """Return the kernel of a matrix product or convolution, forward or backward; None for other calls, and for a
     convolution's backward call that does not record which gradients are wanted. A product of m rows, n columns and k
     summands is a forward one; where its left factor is transposed, it is the gradient of a layer's weights, and m, n
-    and k are tokens, outputs and inputs, as in the layer's forward product.
+    and k are tokens, outputs and inputs, as in the layer's forward product. The passes of the kernel (``forward``,
+    ``input_gradient``, ``weight_gradient``) are 1 where the call computes them, else 0; a convolution's backward call
+    has m, n and k of the forward one.
 
     Raises:
         ValueError: a transposed convolution, or one whose values were not recorded; calls with fewer shapes than they
@@ -142,9 +144,10 @@ def _convolution(call: Call, data: tuple[int, ...], weight: tuple[int, ...], fir
 
 def _attention_kernel(call: Call) -> ProfiledKernel | None:
     """Return the kernel of one of PyTorch's fused attention calls, forward or backward (both gradients); None for other
-    calls. m is the number of queries, n of keys, k the size of a head, products those over samples and heads, and
-    ``causal`` 1 or 0. IndexError for a call that records fewer inputs or values than are read, which :func:`kernel_of`
-    turns into None."""
+    calls. The passes are ``forward`` 1, or ``input_gradient`` and ``weight_gradient`` 1 each for a backward call. m is
+    the number of queries, n of keys, k the size of a head, products those over samples and heads, and ``causal`` 1 or
+    0. IndexError for a call that records fewer inputs or values than are read, which :func:`kernel_of` turns into
+    None."""
     if call.word not in _CAUSAL:
         return None
     first, place = _CAUSAL[call.word]
@@ -222,7 +225,9 @@ class ProfiledOperator:
 def operators_of(profile: Profile) -> list[ProfiledOperator]:
     """Return the operators of a profile that took time, those whose calls took longest together first. Calls of the
     same name, shapes read, number format and pass are one operator; a call counts as forward, backward or update by the
-    calls around it."""
+    calls around it. Seconds are those of the GPU's work where the profile holds any, else those on the host; inner
+    calls count by themselves, but as part of a product or of attention. An operator's kernel is that of its first call,
+    None where none is known (:func:`kernel_of`)."""
     operators: dict[OperatorKey, ProfiledOperator] = {}
     for call, step_pass, seconds in _timed_calls(profile.calls, "forward", profile.on_device):
         key = OperatorKey(call.name, tuple(tensor.shape for tensor in call.reads), call.precision, step_pass)
@@ -234,12 +239,14 @@ def operators_of(profile: Profile) -> list[ProfiledOperator]:
 
 
 def _timed_calls(calls: Sequence[Call], step_pass: Pass, on_device: bool) -> Iterator[tuple[Call, Pass, float]]:
-    """Yield (call, pass, seconds) for each call with a schema that took time itself, then for the calls inside it,
-    unless it is a product or attention, whose inner calls are part of its kernel.
+    """Yield (call, pass, seconds) for each call of an operator (one that has a schema) that took time itself, without
+    its inner calls, and then for the calls inside it; a product or attention is yielded with the time of its inner
+    calls, which are part of its kernel and not yielded. Calls without a schema are passed through.
 
     Args:
         calls: outermost calls.
-        step_pass: pass that they are in where their names do not say another.
+        step_pass: pass that they are in where their names do not say another; what is inside of a call is in the pass
+            of that call.
         on_device: take the seconds of the GPU's work; otherwise those on the host.
     """
     for call in calls:
@@ -257,8 +264,8 @@ def _timed_calls(calls: Sequence[Call], step_pass: Pass, on_device: bool) -> Ite
 
 
 def _device_seconds(call: Call, whole: bool | str) -> float:
-    """Return the seconds of the GPU's work that a call launched itself, and where ``whole`` is true those of all calls
-    inside it too."""
+    """Return the seconds of the GPU's work that a call launched itself, and where ``whole`` is true (not False and not
+    an empty text) those of all calls inside it, at any depth, too."""
     return call.device_seconds + (sum(_device_seconds(entry, True) for entry in call.calls) if whole else 0.0)
 
 
@@ -266,14 +273,14 @@ def predicted_seconds(
     operators: Sequence[ProfiledOperator], accelerator: Accelerator, kernels: KernelModel | None = None
 ) -> Floats:
     """Return the seconds that one call of each operator takes by the kernel model: [operators]; NaN where it has no
-    price.
+    price: no kernel is known, or the accelerator states no rate for its number format.
 
     Element-wise operators are priced as they were called, one by one: nothing is fused.
 
     Args:
         operators: of a profile.
         accelerator: what they run on.
-        kernels: kernel model to take; None for the accelerator's own.
+        kernels: kernel model to take, its ``fusion`` aside; None for the accelerator's own.
 
     Raises:
         UnsupportedError: ``kernels`` is None, and the accelerator has no kernel model.
@@ -296,8 +303,9 @@ def _kernel_columns(kernels: Sequence[ProfiledKernel], size: int) -> tuple[Kerne
     """Return the shapes of kernels on elements of ``size`` bytes, their bytes moved and their FLOPs, the latter two
     each [1, kernels].
 
-    Bytes are those of attention's tensors and of memory traffic, 0 of products; FLOPs are those of one pass, whatever
-    the passes.
+    Bytes are those of attention's tensors (queries, keys, values and output, once for a forward and once for a backward
+    call) and of memory traffic, 0 of products; FLOPs are 2 m n k times the products, those of one pass, whatever the
+    passes and the mask.
     """
     table = np.array([kernel[1:] for kernel in kernels], np.float64).T[:, None, :]
     columns = dict(zip(ProfiledKernel._fields[1:], table, strict=True))
@@ -351,7 +359,7 @@ class _Rows:
 
 def usable_operators(operators: Sequence[ProfiledOperator], accelerator: Accelerator) -> list[ProfiledOperator]:
     """Return the operators that have a price by the accelerator's kernel model and whose mean call takes
-    :data:`TIMED_FROM` (20 us) or more, in their order."""
+    :data:`TIMED_FROM` (20 us) or more, in their order. UnsupportedError where the accelerator has no kernel model."""
     priced = zip(operators, np.isfinite(predicted_seconds(operators, accelerator)), strict=True)
     return [operator for operator, known in priced if known and operator.mean_seconds >= TIMED_FROM]
 
@@ -360,6 +368,8 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
     """Return a calibration of an accelerator in which the six parameters that operators determine are fitted to a
     profile of a GPU: those of products (``gemm_fraction``, ``gemm_depth``, ``unaligned``), of attention
     (``flash_forward``, ``flash_backward``) and of the memory (``memory_fraction``). The others stay at their priors.
+    The errors are those on operators left out of the fit, in folds drawn at random with a fixed seed
+    (:func:`random_folds`).
 
     Args:
         profile: what was profiled.
