@@ -533,9 +533,10 @@ class ProfiledStep:
 
 
 def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | None) -> ProfiledStep:
-    """Return a profiled step beside its prediction: its parts (computing, exposed communication, idle), its operators
-    and its exchanges, in seconds of one step. Computing changes by the difference that priced operators make, exposed
-    communication in the proportion of the exchanges' seconds, and idle time stays as measured.
+    """Return a profiled step beside its prediction: its parts (computing, exposed communication, idle) in seconds of
+    one step, its operators (:func:`operators_of`) and its exchanges, each with the predicted seconds of one call or
+    None where it has no price. Computing changes by the difference that priced operators make, exposed communication in
+    the proportion of the exchanges' seconds, and idle time stays as measured.
 
     Args:
         profile: with or without marked steps; without marks the whole trace is one step.
@@ -571,15 +572,16 @@ def _step_parts(
 ) -> Iterator[StepPart]:
     """Yield the parts "computing", "exposed communication" and "idle", measured and predicted in seconds of one step,
     each with a note on what is priced. Computing is predicted to differ by ``change``, at least 0 in all, exposed
-    communication in the proportion of the predicted to the measured seconds of all exchanges, and idle time not at all.
+    communication in the proportion of the predicted to the measured seconds of all exchanges (1 without any), in which
+    exchanges without a price count as measured, and idle time not at all.
 
     Args:
         spent: measured seconds of all steps together.
         change: predicted less measured seconds of the priced operators in all steps.
-        share: share of the operators' time that is priced.
+        share: share of the operators' time that is priced, which the note of computing states.
         rows: exchanges of a step.
         steps: number of profiled steps.
-        cluster: that priced the exchanges; None where they are taken as measured.
+        cluster: that priced the exchanges; None where they are taken as measured. Only the note depends on it.
     """
     note = f"{share:.0%} of the operators' time is priced, the rest as measured"
     yield StepPart("computing", spent.computing / steps, max(spent.computing + change, 0.0) / steps, note)
@@ -619,8 +621,10 @@ def _pieces(profile: Profile) -> Iterator[DeviceWork]:
 def _exchange_rows(
     exchanges: Sequence[TracedExchange], profile: Profile, cluster: Cluster | None
 ) -> Iterator[ExchangeRow]:
-    """Yield the exchanges of a step, those of one kind, size and group in one row with the mean seconds of one; the
-    longest altogether first. Without a cluster none is predicted."""
+    """Yield the exchanges of a step, those of one kind, size, group and number of ranks in one row with their number in
+    a step (a mean over the steps, so no whole number perhaps) and the mean and predicted seconds of one; the longest
+    altogether first. Without a cluster, or where they have no price, the prediction is None. ``exchanges`` are those of
+    all steps of ``profile``."""
     groups = in_groups(exchanges, attrgetter("kind", "nbytes", "group", "ranks"))
     world = profile.distributed.get("world_size")
     price = None if cluster is None else exchange_pricer(cluster, world if type(world) is int else None)

@@ -154,8 +154,8 @@ def _cells(reader: csv.DictReader[str], path: Path, name: str) -> Iterator[tuple
         name: column whose cell names the row in messages, none if empty.
 
     Raises:
-        ConfigError: a row has too many or too few cells, a number is in other than plain digits, or the text is not
-            CSV.
+        ConfigError: a row has too many or too few cells, a number is in other than plain digits (with underscores or
+            not in ASCII), or the text is not CSV.
     """
     try:
         for number, cells in enumerate(reader, 1):
@@ -531,8 +531,9 @@ class Jobs:
 
 def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
     """Return the jobs of rows that were measured on one accelerator: one a row, or one for each usual choice of
-    micro-batch and virtual stages where the row leaves these open. Each takes the memory bandwidth that its row states,
-    and is priced by the collective library of the accelerator's transport.
+    micro-batch and virtual stages where the row leaves these open; in the order of the rows, each with the number of
+    its row, from 0. Each takes the memory bandwidth that its row states, and is priced by the collective library of the
+    accelerator's transport.
 
     Raises:
         ConfigError: no usual micro-batch divides what a rank works on.
@@ -561,13 +562,14 @@ def sizes_of(step: MeasuredStep) -> TransformerSizes:
 
 
 def overlaps(step: MeasuredStep) -> bool:
-    """Return whether a step exchanges gradients while it computes: where its data-parallel ranks shard anything."""
+    """Return whether a step exchanges gradients while it computes: True where the data-parallel ranks shard parameters,
+    gradients or optimizer state (``sharding`` is not "none")."""
     return step.sharding != "none"
 
 
 def settings_of(step: MeasuredStep) -> TrainingSettings:
-    """Return the training settings of a measured step: its precision, attention and gradient bytes; stages have the
-    same number of blocks each.
+    """Return the training settings of a measured step: its precision, attention and gradient bytes (the same where
+    gradients are sharded); stages have the same number of blocks each.
 
     Gradients overlap the backward pass only where data-parallel ranks shard anything: Megatron-LM exchanged gradients
     after the last pass; PyTorch's sharding gathers and reduces meanwhile.
@@ -577,8 +579,9 @@ def settings_of(step: MeasuredStep) -> TrainingSettings:
 
 
 def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> Tiers:
-    """Return the fabric of a step's GPUs: the switch of each node and the network between nodes, whose bandwidth, 97 %
-    of it for data, is shared equally by the GPUs of a node.
+    """Return the fabric of a step's GPUs: the switch of each node, with the accelerator's bandwidth into it and no
+    latency, and the network between nodes, whose bandwidth a node is shared equally by its GPUs. Data reach 97 % of the
+    network's bandwidth, and in the node the share that the transport's generation states (all of it without one).
 
     Raises:
         UnsupportedError: the accelerator names no transport, or the bandwidth into its node is not known.
@@ -611,9 +614,10 @@ def strategy_of(step: MeasuredStep) -> Strategy:
 
 
 def _open_choices(step: MeasuredStep) -> list[MeasuredStep]:
-    """Return the step with every usual choice of micro-batch (1 to 16, powers of two) and virtual stages (1 to 6, or 8,
-    where they divide the layers) that it leaves open and that divides its batch (a micro-batch that it states need not,
-    with one virtual stage); the step alone where none is open.
+    """Return the step with every usual choice of micro-batch (1 to 16, powers of two) and of virtual stages (1, and
+    with a pipeline 2 to 6 or 8 where they divide the layers of a stage) that it leaves open and that divides its batch,
+    with several virtual stages in whole turns of pp micro-batches (a micro-batch that it states need not divide it with
+    one virtual stage); micro-batches vary slowest; the step alone where none is open.
 
     Raises:
         ConfigError: no choice fits.
@@ -642,7 +646,7 @@ def step_seconds(jobs: Jobs, values: Mapping[str, float]) -> Floats:
     """Return the predicted seconds of a step of each job: [jobs].
 
     Args:
-        jobs: of the planner.
+        jobs: jobs of measured rows (:func:`jobs_of`).
         values: values of parameters by name, as :class:`Priors` names them; others stay those of the accelerator and
             its transport.
     """

@@ -54,8 +54,9 @@ class Question:
     site: Site
 
     def request(self, ranks: int) -> SearchRequest:
-        """Return the planner's request for a design with so many ranks: one global batch of ``batch_per_rank`` samples
-        a rank, without placed plans and without comparisons."""
+        """Return the planner's request for a design with so many ranks: one global batch of ``batch_per_rank`` ·
+        ``ranks`` samples, the strategies "ddp", "fsdp" and "tensor-pipeline" (no placed plans), the question's site,
+        and no comparison of the plans."""
         batches = (self.batch_per_rank * ranks,)
         return SearchRequest(global_batches=batches, strategies=STRATEGIES, site=self.site, compare=False)
 
@@ -97,7 +98,8 @@ class Evaluated:
 
     @property
     def plan(self) -> str:
-        """Label of the plan, followed by what the search left out; empty where no plan was found."""
+        """Label of the plan, with what the search left out behind it: ``LABEL (left out: WHY)``; empty where no plan
+        was found and nothing was left out."""
         return f"{self.label} (left out: {self.left_out})" if self.left_out else self.label
 
 
@@ -112,8 +114,13 @@ class Task:
 
 
 def solve_task(task: Task) -> Bounded | Evaluated:
-    """Return the bound of a task's design where ``below`` is None, else its fastest plan below that; a design that has
-    no plan, or cannot be built, comes back with the reason in ``why``. Worker processes call it."""
+    """Return a lower bound of a task's design, in seconds of a step for each sample, where ``task.below`` is None, else
+    the fastest plan of at most ``below`` seconds a sample (an infinite time where every plan is slower).
+
+    A design that has no plan comes back with the reason in ``why``, and, if only bounded, with ``too_large`` where the
+    memory is the reason. A design that is to be bounded must be one that can be built (InputError otherwise). A
+    :class:`Bounded` result has no worth. Worker processes call it.
+    """
     if task.below is not None:
         return _evaluated(task.question, task.design, task.below)
     limit = ""
@@ -128,8 +135,10 @@ def solve_task(task: Task) -> Bounded | Evaluated:
 
 
 def assess(question: Question, design: Design) -> Bounded:
-    """Return a design with its worth at the question's site, whatever model it trains, not yet bounded; without worth
-    and with the reason in ``why`` where it cannot be built or has no price."""
+    """Return a design with its worth at the question's site: prices, power and goodput of its cluster, which do not
+    depend on the model; its step time is not bounded yet. Where the design states a price of the whole fabric, that
+    replaces the prices of all parts. A design that cannot be built or has no price comes back without worth, and with
+    the reason in ``why``."""
     try:
         site = question.site
         if design.fabric_price is not None:
@@ -141,8 +150,9 @@ def assess(question: Question, design: Design) -> Bounded:
 
 
 def least_time(question: Question, ranks: int, accelerator: str) -> float:
-    """Return the seconds of a step for each sample that no fabric makes shorter: the least bound of ``ranks`` ranks of
-    an accelerator in one node whose exchanges take no time; 0 where no plan fits or is served."""
+    """Return the seconds of a step for each sample (of a batch of the question's samples a rank) that no fabric makes
+    shorter: the least bound of ``ranks`` ranks of an accelerator in one node whose exchanges take no time; 0 where no
+    plan fits or is served."""
     fields, one_node = {"ranks": ranks, "accelerator": accelerator, "fabric": FREE}, {"fabric.tiers.node.size": ranks}
     cluster = cluster_from(fields, one_node, name="without exchanges")
     try:
@@ -154,8 +164,9 @@ def least_time(question: Question, ranks: int, accelerator: str) -> float:
 
 
 def _least_time(question: Question, cluster: Cluster, prices: GroupPrices, *, splits_neurons: bool = False) -> float:
-    """Return the least first bound of all strategies on a cluster, in seconds of a step for each sample. With
-    ``splits_neurons``, strategies of meshes that split layers by their outputs count on any fabric.
+    """Return a lower bound of the step time on a cluster, in seconds for each sample: the least of the bounds, which
+    take no schedule into account, of all strategies. With ``splits_neurons``, strategies that split layers among
+    tensor-parallel ranks by their outputs count whatever the fabric; else only where the cluster's job has them.
 
     Raises:
         UnsupportedError: no strategy is served or fits; with the reason.
@@ -172,8 +183,9 @@ def _least_time(question: Question, cluster: Cluster, prices: GroupPrices, *, sp
 
 
 def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple[int, ...]) -> Floor:
-    """Return the floors of strategies of these global batches, cached for all clusters with as many ranks, as many of
-    them in a node and as many samples a rank, that split layers alike."""
+    """Return the floors (bounds without the fabric's exchanges) of strategies of these global batches, cached for all
+    clusters of one model with as many ranks, as many of them in a node and as many samples a rank, that split layers
+    alike."""
     key = cluster.ranks, cluster.fabric.node_ranks, question.batch_per_rank, job.splits_neurons
     if key not in _floors or _floors[key][0] is not job.model:
         rows = free_rows(question.graph, cluster, question.request(cluster.ranks), splits_neurons=job.splits_neurons)
@@ -182,8 +194,9 @@ def _shared_floor(question: Question, job: Job, cluster: Cluster, batches: tuple
 
 
 def _limit(cluster: Cluster) -> str:
-    """Return a sentence that no schedule among all ranks of a cluster was small enough to try, of at most 131,072
-    transfers; empty where a library or some schedule serves all ranks at once."""
+    """Return a clause, without a full stop, that no all-reduce schedule among all ranks of a cluster was small enough
+    to try, of at most 131,072 transfers; empty where a library or some schedule serves all ranks at once; algorithms
+    that choose by size do not count."""
     fabric = cluster.fabric
     if fabric.library is not None:
         return ""
@@ -194,8 +207,8 @@ def _limit(cluster: Cluster) -> str:
 
 
 def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
-    """Return a sentence on schedules that were too large to try, and on algorithms that raised an error of their own in
-    ``prices``; empty where there are neither."""
+    """Return clauses, joined by semicolons, on schedules that were too large to try, and on algorithms that raised an
+    error of their own in ``prices``; empty where there are neither."""
     errors = [why for name, why in prices.failures.items() if why.startswith(f"{name} raises ")]
     return "; ".join(dict.fromkeys([*filter(None, [_limit(cluster)]), *errors]))
 
@@ -207,7 +220,8 @@ def _prices(cluster: Cluster) -> GroupPrices:
 
 def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
     """Return the fastest plan of a design that takes no more than ``below`` seconds a sample; an infinite time where
-    every plan is slower, and the reason in ``why`` where there is none."""
+    every plan is slower, and the reason in ``why`` where there is no plan or the design cannot be built. ``left_out``
+    says which schedules were not tried or failed."""
     try:
         cluster, request = design.cluster(), question.request(design.ranks)
         prices = _prices(cluster)
@@ -242,18 +256,20 @@ class Candidate:
 
     @property
     def point(self) -> tuple[float, float, float]:
-        """Samples per dollar, per joule at the meter and per second by the design's fastest plan, after goodput, as far
-        as prices and watts are known."""
+        """Samples per dollar, per joule at the meter and per second by the design's fastest plan, after goodput, with
+        unknown prices, watts and failure rates as 0; the first two also pay for spare nodes."""
         return self.worth.point(self.evaluated.sample_time, self.evaluated.sent)
 
     @property
     def share(self) -> float:
-        """Dollars or joules for each sample that one dollar a second, or one watt, more for every rank adds."""
+        """Dollars or joules for each sample that one dollar a second, or one watt, more for every rank adds: ranks ·
+        seconds a sample, over the share of the work that failures and spare nodes leave."""
         return self.worth.ranks / self.worth.kept * self.evaluated.sample_time
 
     def assuming(self, figures: Mapping[str, float]) -> Candidate:
-        """Return this candidate with the given figures in place of unknown prices and powers: dollars or watts of one
-        part or rank, by names of ``worth.variables`` (``{"price of wdm-engine": 119.0}``)."""
+        """Return this candidate with the given figures in place of unknown prices and powers: dollars or watts (before
+        the meter) of one part or rank, by names of ``worth.variables`` (``{"price of wdm-engine": 119.0}``); what they
+        do not name stays unknown. AssertionError for other names."""
         return replace(self, worth=self.worth.assuming(figures))
 
 
@@ -294,7 +310,7 @@ class Exploration:
 
         Args:
             technology: "electrical" or "optical".
-            objective: number of what counts.
+            objective: number of what counts; unknown figures count as 0. Of equal designs, the first is taken.
             known: only designs count whose fabric has all its prices, watts and energies of a bit known.
             dear: unknown prices and watts of boards and hosts count as if they outweighed everything known, instead of
                 as 0, so that the design with the least :attr:`Candidate.share` is best; ``objective`` is then ignored.
@@ -318,20 +334,22 @@ def explore(
     advance: Advance = ignore,
     tell: Callable[[Candidate, int], None] = lambda *_: None,
 ) -> Exploration:
-    """Return the designs that train most samples for a dollar and for a joule, those that bounds leave out, and those
-    without a plan; after Ctrl-C what is found by then.
+    """Search the designs that train most samples for a dollar and for a joule, and return all that were evaluated, most
+    samples per dollar first and marked where none beats them, those that bounds leave out, those without a plan, and
+    the number over the budget; after Ctrl-C what is found by then, with the designs not searched.
 
     Args:
         question: model, batch and site; a batch of 0 stands for the largest power of two, up to 32 samples a rank, that
             fits.
         designs: of one accelerator, and of one number of ranks or of several, of which speed is then an objective too.
-        run: does tasks, in any order; :func:`solve_task` does one.
-        dollars, watts: budgets for all ranks; watts are those at the meter. Designs with unknown prices are held to
-            what is known.
+        run: does tasks, up to ``jobs`` at a time, and gives results in any order; :func:`solve_task` does one.
+        dollars, watts: budgets for the purchase and for the static power at the meter of all ranks. Designs with
+            unknown prices are held to what is known.
         prune: leave out designs that others beat even at their bounds; False evaluates every design.
         jobs: number of designs that are evaluated at once.
         advance: called with the number of designs that are done since the last call.
-        tell: called with the design that trains most samples for a dollar so far, and the number of all designs.
+        tell: called after each round of tasks with the design that trains most samples for a dollar so far, and the
+            number of all designs.
 
     Raises:
         UnsupportedError: no design is within the budget and has a plan.
@@ -401,11 +419,11 @@ def _fits(question: Question, designs: Sequence[Design]) -> bool:
 def _no_design_left(
     bounded: Sequence[Bounded], possible: Sequence[Bounded], dollars: float, watts: float
 ) -> UnsupportedError:
-    """Return (not raise) the error that says why no design is left: none has a plan, or the budget is below the
-    cheapest.
+    """Return (not raise) the error that says why no design is left: none has a plan (with the reason of the first
+    design), or no design is within the budget (with the least price and watts of all).
 
     Args:
-        bounded: all designs, without a plan.
+        bounded: all designs, none with a plan; at least one.
         possible: designs that have a worth; empty where the budget is not the reason.
         dollars, watts: budgets, infinite for none.
     """
@@ -427,8 +445,9 @@ def _waves(
 ) -> Iterator[tuple[list[Candidate], list[Bounded], list[Bounded]]]:
     """Bound and evaluate designs of one technology, the most promising first, ``jobs`` at once: a design is bounded in
     one wave and, unless beaten at its bound, evaluated in a later one; yield after each wave three lists: candidates
-    that it evaluated, designs left out as beaten, and designs refused. ``run`` does the tasks of a wave, in any order.
-    Without a ``front`` none is left out; a front is extended in place."""
+    that it evaluated, designs left out as beaten, and designs refused (without a plan, or beaten only as far as they
+    were tried). ``run`` does the tasks of a wave, in any order. Without a ``front`` none is left out; a front is
+    extended in place."""
     waiting = list(designs)
     while waiting:
         cutoffs = {id(each): inf if front is None else front.cutoff(_worth(each)) for each in waiting}
@@ -460,8 +479,8 @@ def _waves(
 
 
 def _unfinished(bounded: Bounded, left_out: str) -> Bounded:
-    """Return the design with a reason why it is refused: it was beaten only as far as it was tried, without
-    ``left_out``."""
+    """Return the design with the reason "beaten as far as it was tried: LEFT_OUT" in ``why``; ``left_out`` says which
+    plans were not tried, of which one may be faster."""
     return replace(bounded, why=f"beaten as far as it was tried: {left_out}")
 
 
@@ -473,7 +492,7 @@ def _promise(bounded: Bounded) -> tuple[float, str]:
 
 
 def _worth(bounded: Bounded) -> Worth:
-    """Return the worth of a design, which must have one."""
+    """Return the worth of a design, which must have one (AssertionError otherwise)."""
     assert bounded.worth is not None
     return bounded.worth
 
@@ -519,8 +538,8 @@ _NOT_STORED = ("design", "worth")
 
 
 def _results(run: Runner, journal: Journal, model: str, tasks: Sequence[Task]) -> Iterable[Bounded | Evaluated]:
-    """Return results in the order of the tasks: those in the journal, the others computed by ``run`` and appended to
-    the journal as they come. ``model`` is a hash of the model's graph."""
+    """Return a list of results in the order of the tasks, once all are done: those in the journal, the others computed
+    by ``run`` and appended to the journal as they come. ``model`` is a hash of the model's graph."""
     keys = {task.design.key: _task_key(model, task) for task in tasks}
     for result in run([task for task in tasks if keys[task.design.key] not in journal.rows]):
         stored = {field.name: getattr(result, field.name) for field in fields(result) if field.name not in _NOT_STORED}
