@@ -102,8 +102,9 @@ def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
 
 
 def rival_break_even(candidate: Candidate, exploration: Exploration) -> BreakEven | None:
-    """Return the price and power of its fabric at which a design equals the best of the other technology; None where no
-    design of that was evaluated."""
+    """Return the price and power of its fabric at which a design equals the evaluated design of the other technology
+    with the most samples per dollar (for the price) and with the most per joule (for the power); None where none of
+    that technology was evaluated."""
     other: Technology = "optical" if candidate.design.technology == "electrical" else "electrical"
     dollars, joules = exploration.best(other, 0), exploration.best(other, 1)
     return None if dollars is None or joules is None else break_even(candidate, dollars, joules)
@@ -111,9 +112,10 @@ def rival_break_even(candidate: Candidate, exploration: Exploration) -> BreakEve
 
 def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | None = None) -> BreakEven:
     """Return the price and the power of its fabric at which a design trains as many samples for a dollar as the rival
-    ``dollars``, and for a joule as the rival ``joules`` (None: the same rival); with what each unknown figure of boards
-    and hosts adds to either, that power as joules of a bit at the full rate of the fabric, and the price left for the
-    only part of unknown price."""
+    ``dollars``, and for a joule as the rival ``joules`` (None: the same rival); with what each dollar or watt of an
+    unknown figure of boards and hosts adds to either (a price only to the price), that power as joules of a bit at the
+    full rate of the fabric, and the dollars left for one such part where the fabric has exactly one kind of part of
+    unknown price."""
     joules = joules or dollars
     price, watts = _break_even_point(candidate, dollars, joules, {})
     more = {name: _break_even_point(candidate, dollars, joules, {name: 1.0}) for name in candidate.worth.alike}
@@ -135,7 +137,8 @@ def _break_even_point(
     candidate: Candidate, dollars: Candidate, joules: Candidate, figures: Mapping[str, float]
 ) -> tuple[float, float]:
     """Return the dollars and the watts of the fabric for each rank at which a design equals its rivals, if unknown
-    prices and powers of boards and hosts, by name, were these ``figures``."""
+    prices and powers of boards and hosts of both, by name, were these ``figures``; those that are not named count as
+    0."""
     own, found = candidate.assuming(figures).worth, candidate.evaluated
     price = own.fabric_price(found.sample_time, found.sent, dollars.assuming(figures).point[0])
     return price, own.fabric_power(found.sample_time, found.sent, joules.assuming(figures).point[1])
@@ -197,10 +200,11 @@ def design_page(
 
 @styled
 def front_figure(exploration: Exploration) -> Figure:
-    """Return a figure of every evaluated design by samples per dollar (to the right) and per joule (upwards), filled
-    where no design of its technology beats it, and an arrow where unknown figures make it an upper bound. The best of
-    each technology have numbers, which the legend names. A line joins the front of all designs, which must not be
-    empty."""
+    """Return a figure of every evaluated design by samples per dollar (to the right) and per joule (upwards), in a
+    colour for each technology, filled where no design of its technology beats it, and as a triangle that points left,
+    not a disc, where unknown figures make either an upper bound. The best of each technology by dollars and by joules,
+    among the designs without unknown figures of the fabric and among all, have numbers, which the legend names. A line
+    joins the front of all designs, which must not be empty."""
     figure, axes = single_panel(7.2, 5.4)
     numbered: list[Candidate] = []
     for technology in TECHNOLOGIES:
@@ -236,9 +240,10 @@ _COLUMNS += ("fabric a rank", "breaks even at", "goodput", "unknown", "plan")
 
 
 def _designs_table(exploration: Exploration, technology: str) -> Table:
-    """Return the table of the evaluated designs of one technology, those that are equal in all objectives in one row.
-    Its columns are design, ranks, samples per $, samples per J, step, fabric a rank (dollars), breaks even at (dollars
-    of the fabric a rank), goodput (a share), unknown and plan."""
+    """Return the table of the evaluated designs of one technology, those that are equal in all objectives, ranks and
+    unknown figures of the fabric in one row, most samples per dollar first. Its columns are design, ranks, samples per
+    $, samples per J, step, fabric a rank (dollars), breaks even at (dollars of the fabric a rank), goodput (a share),
+    unknown and plan."""
     chosen = [each for each in exploration.candidates if each.design.technology == technology]
     return Table(
         title=f"{technology.capitalize()} designs",
@@ -252,7 +257,8 @@ def _designs_table(exploration: Exploration, technology: str) -> Table:
 
 def price_text(dollars: float, more: Mapping[str, float]) -> str:
     """Return a break-even price as text, with a term for each unknown price or power of boards and hosts: ``$ 119 -
-    0.0013 x price of host-hgx-h100``; "no price" where none breaks even. ``more`` has the factor of each by name."""
+    0.0013 x price of host-hgx-h100``; "no price" where it is below 0 and no term adds to it. ``more`` has the factor of
+    each by name."""
     if dollars < 0 and all(each <= 0 for each in more.values()):
         return "no price"
     terms = "".join(f" {'+' if each >= 0 else '-'} {abs(each):.3g} x {name}" for name, each in more.items())
@@ -261,9 +267,10 @@ def price_text(dollars: float, more: Mapping[str, float]) -> str:
 
 def _design_row(each: Candidate, alike: int, exploration: Exploration) -> tuple[str, ...]:
     """Return the cells of a design's row as text: design, ranks, samples per dollar and per joule (``≤`` where an upper
-    bound), seconds of a step, dollars of the fabric a rank, the price at which it breaks even (empty without a rival of
-    the other technology), goodput, what is unknown, and plan; ``alike`` is the number of designs it stands for, and a
-    star marks designs on the front of all technologies."""
+    bound), the time of a step with its unit, dollars of the fabric a rank, the price at which it breaks even (empty
+    without a rival of the other technology), goodput with four decimals, the names of what is unknown, and plan;
+    ``alike`` is the number of designs it stands for, which follows the name where it is above 1, and a star before the
+    name marks designs on the front of all technologies."""
     dollars, joules, _ = each.point
     even = rival_break_even(each, exploration)
     worth = each.worth

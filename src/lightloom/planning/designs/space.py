@@ -61,7 +61,8 @@ class DesignSpace(Config):
 
     def designs(self, ranks: Sequence[int], accelerator: str, folder: Path) -> Iterator[Design]:
         """Yield every design of these numbers of ranks of one accelerator: for each family and number, the product of
-        the family's lists of values. Files that fabrics name are relative to ``folder``."""
+        the family's lists of values, the last list varying fastest. Files that fabrics name are relative to
+        ``folder``."""
         for family, count in product(self.families, ranks):
             for values in product(*family.set.values()):
                 yield Design(
@@ -237,8 +238,9 @@ class Worth:
         more.
 
         Args:
-            figures: dollars or watts of one part or rank, by those names of :attr:`variables` that begin with "price
-                of" or "power of"; no others are allowed: ``{"price of wdm-engine": 119.0}``.
+            figures: dollars, or watts before the meter, of one part or rank, by those names of :attr:`variables` that
+                begin with "price of" or "power of"; no others are allowed (AssertionError): ``{"price of wdm-engine":
+                119.0}``.
         """
         dollars = {name: each for name, each in figures.items() if name.startswith(PRICE)}
         watts = {name: each for name, each in figures.items() if name.startswith(POWER)}
@@ -272,7 +274,7 @@ class Worth:
 
     def point(self, sample_time: float, sent: float = 0.0) -> tuple[float, float, float]:
         """Return samples per dollar, per joule (at the meter) and per second, after goodput; the first two also pay for
-        spare nodes.
+        spare nodes. What is unknown counts as 0; ZeroDivisionError where nothing of a cost is known.
 
         Args:
             sample_time: seconds of a step for each of its samples.
@@ -309,8 +311,8 @@ class Worth:
 
 
 def _unknown(bill: Bill, name: FigureName) -> dict[str, float]:
-    """Return the number of parts of all ranks without a figure (``name``), by what is missing: ``{"price of
-    wdm-engine": 1024}``."""
+    """Return the number of parts of all ranks for which a figure (``name``: "dollars", "static_power" or "mtbf") is not
+    stated, by what is missing: ``{"price of wdm-engine": 1024}``."""
     counts: dict[str, float] = {}
     for line in bill.lines:
         for missing in line.total(name).missing:
@@ -322,8 +324,8 @@ def _unknown_energy(cluster: Cluster, fabric: Bill) -> dict[str, float]:
     """Return the number of the cluster's ranks by the name of what sending adds and nothing states: parts, or the
     fabric's energy of a bit where parts draw more for it; empty where it is known.
 
-    Names hold the cluster's, as designs send different bytes for a sample, so that what is unknown of one is not
-    compared with that of another.
+    Names end with "of" and the cluster's name, as designs send different bytes for a sample, so that what is unknown of
+    one is not compared with that of another.
     """
     energy = fabric.dynamic_energy
     if cluster.fabric.energy_per_bit is not None or (energy.complete and not energy.value):
@@ -357,14 +359,14 @@ class Front:
 
     def cutoff(self, worth: Worth) -> float:
         """Return the seconds a sample from which on a design of this worth is surely beaten by some added one; infinite
-        where none can be sure to beat it."""
+        where none can be sure to beat it. Energy of sending counts for the added designs only."""
         return min((self._beaten_beyond(worth, *point) for point in self._points), default=inf)
 
     def _beaten_beyond(self, worth: Worth, other: Worth, sample_time: float, sent: float) -> float:
-        """Return the seconds a sample beyond which a design of ``worth`` is beaten by another design: of worth
-        ``other``, ``sample_time`` seconds of a step for each sample and ``sent`` joules of sending for each. Infinite
-        where that one has an unknown price or power that ``worth`` has none of, or more parts of unknown failure
-        rate."""
+        """Return the seconds a sample beyond which a design of ``worth`` is surely beaten by another design, even if it
+        sends for nothing: of worth ``other``, ``sample_time`` seconds of a step for each sample and ``sent`` joules of
+        sending for each. Infinite where that one has an unknown price or power that ``worth`` has none of, or more
+        parts of unknown failure rate. Samples per second count only on a front by speed."""
         if any(worth.unknown_rates.get(part, 0.0) < count for part, count in other.unknown_rates.items()):
             return inf
         objectives = other.point(sample_time, sent)[: 3 if self._by_speed else 2]
@@ -385,8 +387,9 @@ class Front:
         ]
 
     def _beats(self, first: tuple[Worth, float, float], second: tuple[Worth, float, float]) -> bool:
-        """Return True where the first design is nowhere worse than the second and somewhere better, beyond rounding;
-        each is (worth, seconds a sample, joules a sample of sending)."""
+        """Return True where the first design is nowhere worse than the second and somewhere better, beyond rounding
+        (one part in 10⁹), by the measures of :meth:`_measures`; each is (worth, seconds a sample, joules a sample of
+        sending)."""
         mine, others = self._measures(*first), self._measures(*second)
         pairs = [(mine.get(name, 0.0), others.get(name, 0.0)) for name in mine | others]
         at_least = all(mine >= other - _ROUNDING * abs(other) for mine, other in pairs)
@@ -394,8 +397,10 @@ class Front:
 
     def _measures(self, worth: Worth, sample_time: float, sent: float) -> dict[object, float]:
         """Return the measures of a design of this worth, with ``sample_time`` seconds of a step and ``sent`` joules of
-        sending for each sample, by name, of which more is better: samples per dollar, joule and, by speed, second; then
-        the negated shares of unknown parts and counts of unknown rates, which are 0 for all others."""
+        sending for each sample, by name, of which more is better: samples per dollar (0), joule (1) and, on a front by
+        speed, second (2); then, negated and 0 for all that a design does not have, for each part or rank figure of
+        unknown price or power the number times seconds a sample over the useful work left, and for each part of unknown
+        failure rate its number, by ("rate", part)."""
         return {
             **dict(enumerate(worth.point(sample_time, sent)[: 3 if self._by_speed else 2])),
             **{part: -count * sample_time / worth.kept for part, count in worth.variables.items()},

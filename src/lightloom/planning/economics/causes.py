@@ -199,7 +199,7 @@ class RestartPart:
 
 def _durations(name: str) -> Mapping[str, RestartPart]:
     """Return the stated durations of the parts of a ``restart`` or a ``checkpoint`` (``name``), by part, each with its
-    ``seconds`` and ``source``, from ``durations.yaml`` beside this module."""
+    ``seconds`` and ``source``, from ``durations.yaml`` beside this module; the mapping cannot be changed."""
     parts = read_yaml(Path(__file__).with_name("durations.yaml"))[name]
     return MappingProxyType({part: RestartPart(**stated) for part, stated in parts.items()})
 
@@ -240,17 +240,22 @@ class Recovery:
         return cls(MappingProxyType({**DEFAULTS, **stated}), circuits, whole)
 
     def with_part(self, name: str, seconds: float, source: str) -> Recovery:
-        """Return the recovery with the default of one part (``name``, as in :meth:`of`; KeyError for one that restarts
-        do not have) replaced by these seconds, such as a fabric's own figure; a part whose seconds a user gave stays.
-        ``source`` says where the seconds come from."""
+        """Return a recovery with the default of one part (``name``, as in :meth:`of`; KeyError for one that restarts do
+        not have) replaced by these seconds, such as a fabric's own figure; a part whose seconds a user gave stays, and
+        the recovery is returned as it is. ``source`` says where the seconds come from."""
         if self.steps[name].source == "given":
             return self
         return replace(self, steps=MappingProxyType({**self.steps, name: RestartPart(seconds, source)}))
 
     def parts(self, remedy: str) -> tuple[str, ...]:
-        """Return the names of the parts of a restart in order, such as ``("detection", "initialisation", "loading")``
-        for software; ``remedy`` is ``node`` (on another node), ``rewire``, ``damaged`` or ``software`` (KeyError
-        otherwise)."""
+        """Return the names of the parts of a restart in order.
+
+        Args:
+            remedy: ``node`` (on another node: "detection", "swap", where circuits join the nodes "rewiring" and
+                "link_up", "initialisation", "loading"), ``rewire`` ("network_detection", "rewiring", "link_up",
+                "initialisation", "loading"), ``damaged`` (the same without rewiring and link-up) or ``software``
+                ("detection", "initialisation", "loading"); KeyError otherwise.
+        """
         rewiring = ("rewiring", "link_up")
         return {
             "node": ("detection", "swap", *(rewiring if self.circuits else ()), "initialisation", "loading"),
@@ -267,7 +272,8 @@ class Recovery:
 
     def assumptions(self) -> tuple[str, ...]:
         """Return a line for each part that restarts on this cluster take and that was not given, with its seconds and
-        source; empty where ``whole`` is set."""
+        source (``link up 20 s, SOURCE``): restarts on another node, by software, and with circuits by rewiring, else
+        around damage; empty where ``whole`` is set."""
         if self.whole is not None:
             return ()
         remedies = ("node", "rewire" if self.circuits else "damaged", "software")
@@ -287,11 +293,11 @@ _CHANNELS_OF_A_LASER = 16
 
 def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[float | None, str]:
     """Return how many times as long, at least 1, an all-reduce of ``nbytes`` takes around one failed part of this kind,
-    and in words what was priced. Schedules are synthesized anew, which may take seconds, on a part of 64 ranks where
-    the fabric has more.
+    as a multiple of its time on the sound fabric, and in words what was priced. Schedules are synthesized anew, which
+    may take seconds, on a part of 64 ranks where the fabric has more.
 
-    The slowdown is None where the failure cannot be priced; the text then says why. ``kind`` is None where the part is
-    not known.
+    The slowdown is None where the failure cannot be priced (the fabric has no such failures, is damaged already, or no
+    schedule goes around it); the text then says why. ``kind`` is None where the part is not known.
     """
     if not fabric.may_fail or fabric.damaged:
         return None, f"lightloom collective --without does not serve a fabric of kind {fabric.kind_name}"
