@@ -366,15 +366,17 @@ class Response:
 def responses(
     cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool
 ) -> tuple[Response, ...]:
-    """Return the three ways to go on after a failure of a network part, in the order restart, rewire, damaged; those
-    that are impossible say why.
+    """Return the three ways to go on after a failure of a network part, in the order restart (the node leaves until it
+    is repaired), rewire (to a spare channel, possible where the nodes are joined by circuits or wavelengths and options
+    state spare channels) and damaged (:func:`_damaged`); all say why they are possible or not.
 
     Args:
-        cause: the failure.
+        cause: the failure; only its kind of part counts.
         fabric: where it happens.
-        recovery: durations of restarts.
+        recovery: durations of restarts, and whether circuits join the nodes.
         options: what the user states.
-        price: whether damage is priced by synthesis, which takes seconds, where options state no slowdown.
+        price: whether damage is priced by synthesis, which takes seconds, where options state no slowdown; otherwise it
+            is then not possible.
     """
     restart = Response(remedy="restart", restart=recovery.seconds("node"), why="the node leaves until it is repaired")
     rewire = Response(remedy="rewire", possible=False, why="no rank has a spare channel (spare_channels is 0)")
@@ -388,8 +390,9 @@ def responses(
 
 def _damaged(cause: Cause, fabric: Fabric, recovery: Recovery, options: GoodputOptions, price: bool) -> Response:
     """Return the response (remedy "damaged") of going on around the failure with slower steps until the repair; not
-    possible where the slowdown is not given and the damage is not or cannot be priced. Of a step only the share of
-    communication takes longer, all of it where options state none; a failure makes two restarts.
+    possible where the slowdown is not given and the damage is not or cannot be priced. Steps take 1 + share · (slowdown
+    - 1) times as long, with the share of communication in a step that options state, 1 where they state none; a failure
+    makes two restarts, one of them after the repair.
 
     Args:
         cause: the failure.

@@ -117,7 +117,8 @@ class Estimate:
 
     @cached_property
     def dollars(self) -> float | None:
-        """Dollars of the nodes and their spares, as far as prices are known; None where a node has none."""
+        """Dollars of the nodes and their spares, as far as prices of its parts are known; None where nothing of a
+        node's price is."""
         return None if self.node_price.value is None else self.node_price.value * self.cost
 
     @cached_property
@@ -184,9 +185,11 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
     """Return the goodput of a job on a machine.
 
     A failed link is followed by the remedy that ``options`` name, else by the one with the most goodput for the price
-    of nodes and spares, chosen for one cause after the other. Where options state an ``interruption_time``, one cause
-    "all" stands for everything, repairs take no part, and there are no spares and no choice of remedies. Repairs take
-    24 hours in the mean where options state nothing else.
+    of nodes and spares, chosen for one cause after the other, each with the remedies chosen so far for the others (at
+    first a restart). Causes without a rate count as never; :attr:`Estimate.missing` names them. Where options state no
+    number of spares, as many are taken as pay (:func:`best_spares`). Where options state an ``interruption_time``, one
+    cause "all" stands for everything, repairs take no part, and there are no spares and no choice of remedies. Repairs
+    take 24 hours in the mean where options state nothing else.
 
     Args:
         machine: ranks on a fabric with their bill.
@@ -196,7 +199,8 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
 
     Raises:
         UnknownNameError: a part, group, log or step of a restart that does not exist.
-        ConfigError: a remedy that the fabric does not offer; a price of spares where the price of nodes is not known.
+        ConfigError: options name a remedy that is not possible for a failed link; a price of spares where the price of
+            nodes is not known.
     """
     recovery = recovery_of(machine, options)
     price = machine.bill.dollars.times(machine.node_ranks)
@@ -315,11 +319,12 @@ _MOST_RANKS = 10_000_000
 def machine_of(cluster: Cluster, options: GoodputOptions, ledger: ClusterLedger | None = None) -> Machine:
     """Return the machine that is estimated for a cluster: its bill, and the number of ranks that fail together.
 
-    That number is what ``options`` state, else the accelerators of the host, else the ranks of the fabric's innermost
-    domain, else one. ``ledger`` is the cluster's, None to make it.
+    That number is what ``options`` state, else the accelerators of the host (if above 1; at most the cluster's ranks),
+    else the ranks of the fabric's innermost domain (if fewer than the cluster's), else one; ``node_source`` of the
+    machine says which, in words. ``ledger`` is the cluster's, None to make it.
 
     Raises:
-        ConfigError: a node with more ranks than the cluster.
+        ConfigError: options state a node with more ranks than the cluster.
     """
     ledger = ledger or ClusterLedger.of(cluster)
     (host,) = (line.part for line in ledger.hosts.lines)
@@ -365,8 +370,8 @@ def estimate_cluster(
 
 
 def play(estimated: Estimate, months: float, runs: int, seed: int, world: World) -> Played:
-    """Return the result of simulating months (of 30 days) of training event by event, the mean of ``runs`` runs; slower
-    steps after damage enter by their mean speed.
+    """Return the result of simulating ``months`` months (of 30 days) of training event by event, the mean of ``runs``
+    runs; slower steps after damage enter by their mean speed, which multiplies the simulated goodput and its error.
 
     Args:
         estimated: whose job is played.
@@ -395,8 +400,9 @@ class ClusterGoodput(NamedTuple):
 
 
 def goodput_of(cluster: Cluster, ledger: ClusterLedger) -> ClusterGoodput:
-    """Return the goodput of a cluster that plans show, by the bill of ``ledger``, which is the cluster's, with the
-    causes that have no rate and the share of spare nodes.
+    """Return the goodput of a cluster that plans show, an upper bound where causes have no rate, by the bill of
+    ``ledger``, which is the cluster's, with the names of the causes that have no rate and the number of spare nodes
+    over that of the nodes in use.
 
     Checkpoints, restarts, repairs and spares are the defaults of ``lightloom goodput``; going on with damaged links is
     not priced.
@@ -456,8 +462,9 @@ def changes(base: Estimate) -> tuple[Change, ...]:
     """Return single changes, each with the goodput that it gives and what it is worth, the most valuable first:
     checkpoints of half the time, restarts a minute shorter, half the interruptions, one more spare node (unless options
     state an ``interruption_time``) and, where links can be rewired and options settle nothing of it, a spare channel of
-    every rank. The gain is relative to the present goodput, the worth in dollars that gain times the machine's price,
-    None where no price is known."""
+    every rank. Each change is made to the present remedies and spares. The gain is relative to the present goodput (new
+    over present, less 1), the worth in dollars that gain times the price of the nodes with spares, None where no price
+    is known."""
     job, options, checkpoint = base.job, base.options, base.job.checkpoint
     faster = Checkpoint(stall=checkpoint.stall / 2, save=checkpoint.save / 2)
     sooner = tuple(replace(kind, restart=max(kind.restart - 60, 0)) for kind in job.others)
@@ -507,7 +514,8 @@ def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
 
 def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: float | None = None) -> Slices:
     """Return the expected share of the machine's ranks that can run in slices of ``ranks``, both with blocks that
-    circuits join into slices and with fixed slices.
+    circuits join into slices, any that work, and with fixed slices. The machine has as many whole blocks as fit, and a
+    slice takes whole blocks, rounded up.
 
     Args:
         base: the estimate, whose machine is divided.
