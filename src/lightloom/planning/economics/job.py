@@ -89,10 +89,10 @@ def optimal_interval(mtbf: float, checkpoint: Checkpoint) -> float:
     """Return the useful seconds between checkpoints that keep the most of the time; infinite where nothing fails.
     ``mtbf`` is the mean number of seconds between interruptions of the job.
 
-    The minimum of E(τ)/τ is τ = M (1 + W(−e^{−1−C/M})), M being ``mtbf``, C the stall and W the principal branch of
-    Lambert's function. An interval shorter than ``save`` allows would need two saves at once: the next checkpoint
-    begins when the last one is saved. The share kept falls on both sides of the optimum, so that the bound is then the
-    best.
+    The minimum of E(τ)/τ, E(τ) being the expected seconds that τ useful ones take, is τ = M (1 + W(−e^{−1−C/M})), M
+    being ``mtbf``, C the stall and W the principal branch of Lambert's function. An interval shorter than ``save``
+    allows would need two saves at once: the next checkpoint begins when the last one is saved, so that the result is at
+    least ``save`` - C. The share kept falls on both sides of the optimum, so that this bound is then the best.
     """
     if mtbf == math.inf:
         return math.inf
@@ -115,7 +115,8 @@ def interruption_rate(interruptions: Sequence[Interruption]) -> float:
 
 def time_shares(interval: float, checkpoint: Checkpoint, interruptions: Sequence[Interruption]) -> Shares:
     """Return the shares of the time by where it goes (useful, stalled, recomputed, restarting), with a checkpoint after
-    every ``interval`` useful seconds; nothing is waited for or slowed.
+    every ``interval`` useful seconds; nothing is waited for or slowed. Interruptions come at constant rates, during
+    restarts too, which then begin anew.
 
     Raises:
         ConfigError: an interval that is negative, or in which the last checkpoint is not yet saved.
@@ -143,7 +144,8 @@ def time_shares(interval: float, checkpoint: Checkpoint, interruptions: Sequence
 
 def cycle_time(interruptions: Sequence[Interruption]) -> float:
     """Return the expected seconds from the beginning of one run between interruptions to the beginning of the next,
-    downtime and restarts included; infinite without interruptions, and where no restart ever succeeds."""
+    downtime and restarts included, those that are interrupted too; infinite without interruptions, and where no restart
+    ever succeeds."""
     rate = interruption_rate(interruptions)
     if rate == 0:
         return math.inf
@@ -168,7 +170,8 @@ def host_availability(mtbf: float, repair: float) -> float:
 
 
 def reconfigurable_share(blocks: int, needed: int, block: float) -> float:
-    """Return the expected share of the ranks that can run in slices, where any blocks that work join into slices.
+    """Return the expected share of the ranks that can run in slices, where any blocks that work join into slices:
+    ``needed`` / ``blocks`` · the mean of floor(working blocks / ``needed``).
 
     Args:
         blocks: number of blocks of the machine.
@@ -187,8 +190,8 @@ def reconfigurable_share(blocks: int, needed: int, block: float) -> float:
 
 
 def static_share(blocks: int, needed: int, block: float) -> float:
-    """Return the expected share of the ranks that can run in slices, where slices are fixed and aligned, and work while
-    all their blocks do.
+    """Return the expected share of the ranks that can run in slices, where slices are fixed, as many as fit from the
+    first block on, and work while all their blocks do.
 
     Args:
         blocks: number of blocks of the machine.
@@ -264,7 +267,8 @@ class Job:
 
     @property
     def availability(self) -> float:
-        """Share of the time in which enough nodes work, spares included."""
+        """Share of the time in which enough nodes work, spares included: each works on its own for 1 / (1 + failure
+        rate · mean repair) of the time."""
         host = host_availability(1 / self.node_rate if self.node_rate else math.inf, self.repair)
         return spare_share(self.nodes + self.spares, self.nodes, host)
 
@@ -279,9 +283,9 @@ class Job:
 
 
 def total_job(mtbf: float, restart: float, checkpoint: Checkpoint, interval: float | None = None) -> Job:
-    """Return the job that one rate of interruptions describes, with no nodes told apart, as published logs do: every
-    interruption comes ``mtbf`` seconds after the last in the mean, and takes ``restart`` seconds. ``interval`` is the
-    useful seconds between checkpoints, None for the optimum."""
+    """Return the job that one rate of interruptions describes, with no nodes told apart (one node that never fails), as
+    published logs do: every interruption comes ``mtbf`` seconds after the last in the mean, and takes ``restart``
+    seconds. ``interval`` is the useful seconds between checkpoints, None for the optimum."""
     others = (Interruption(name="all", rate=1 / mtbf, restart=restart),)
     nodes: dict[str, Any] = {"nodes": 1, "node_rate": 0.0, "node_restart": restart, "repair": 0.0}
     return Job(**nodes, others=others, checkpoint=checkpoint, fixed_interval=interval)
@@ -427,8 +431,9 @@ class Played:
 
 
 def simulate(job: Job, seconds: float, *, runs: int = 8, seed: int = 0, world: World | None = None) -> Played:
-    """Return the means over ``runs`` simulations of a job, event by event, for ``seconds`` each; ``error`` is NaN for a
-    single run.
+    """Return the means over ``runs`` simulations of a job, event by event, for ``seconds`` each: the goodput with its
+    standard error (NaN for a single run), the shares of the time (none slowed), and the number of interruptions of a
+    run.
 
     Args:
         job: to be simulated.

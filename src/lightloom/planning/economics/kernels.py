@@ -64,8 +64,8 @@ def _exponential(mean: float) -> float:
 
 @njit_cached
 def _lifetime(nodes: Nodes) -> float:
-    """Return the seconds, drawn at random, that a new node works until it fails: of a Weibull distribution, exponential
-    where its shape is 1; infinite where nodes never fail."""
+    """Return the seconds, drawn at random, that a new node works until it fails: of the Weibull distribution of
+    ``nodes``, exponential where its shape is 1; infinite where nodes never fail."""
     drawn: float = _exponential(nodes.mtbf if nodes.shape == 1.0 or nodes.mtbf == np.inf else 1.0)
     if nodes.shape == 1.0 or nodes.mtbf == np.inf:
         return drawn
@@ -84,8 +84,9 @@ def _durable(length: float, rhythm: Rhythm) -> float:
 
 @njit_cached
 def _fail(low: int, high: int, now: float, nodes: Nodes, state: _State) -> bool:
-    """Fail those of the nodes from ``low`` to before ``high`` that work, and begin or queue their repairs, in place in
-    ``state``; return True if one of them served the job. ``now`` is the time in seconds."""
+    """Fail those of the nodes from ``low`` to before ``high`` that work, and begin their repairs, or queue them where
+    all crews are busy, in place in ``state``; return True if one of them served the job. ``now`` is the time in
+    seconds."""
     hit = False
     counts = state.counts
     for each in range(low, high):

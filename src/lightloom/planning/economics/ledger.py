@@ -83,7 +83,7 @@ class Site(Config):
 
     def texts(self) -> dict[str, str]:
         """Return the four inputs that always count as words with their units, by field name: pue, electricity,
-        amortisation, maintenance; such as ``PUE 1.4``."""
+        amortisation, maintenance; such as ``PUE 1.4`` and ``maintenance 5 % of the price a year``."""
         return {
             "pue": f"PUE {self.pue:g}",
             "electricity": f"electricity {format_quantity(self.electricity, 'price_of_electricity')}",
@@ -93,7 +93,7 @@ class Site(Config):
 
     def assumptions(self) -> tuple[str, ...]:
         """Return a line of text for each of the four inputs pue, electricity, amortisation and maintenance that was
-        left at its default, with the default's source."""
+        left at its default, with the default's source behind a comma: ``PUE 1.4, SOURCE``."""
         return tuple(f"{text}, {SOURCES[name]}" for name, text in self.texts().items() if name in self.defaults)
 
     def to_json(self) -> dict[str, object]:
@@ -138,8 +138,9 @@ class ClusterLedger:
 
     @classmethod
     def of(cls, cluster: Cluster, site: Site | None = None) -> ClusterLedger:
-        """Return the ledger of a cluster at a site, whose choices settle what the fabric's bill leaves open; None for
-        the default site.
+        """Return the ledger of a cluster at a site: the bills per rank of boards (one a rank), hosts (a share of one)
+        and the fabric, where what a host covers, such as its network cards, is counted elsewhere. The site's choices
+        settle what the fabric's bill leaves open; None for the default site.
 
         Raises:
             InputError: the site states choices, and the fabric cannot be built so.
@@ -158,7 +159,8 @@ class ClusterLedger:
 
     @classmethod
     def of_fabric(cls, fabric: Fabric, site: Site | None = None) -> ClusterLedger:
-        """Return the ledger of a fabric alone, without boards and hosts; None for the default site.
+        """Return the ledger of a fabric alone, without boards and hosts, so that nothing of it is counted elsewhere,
+        and named after the fabric's kind; ``site`` is None for the default site.
 
         Raises:
             InputError: the site states choices, and the fabric cannot be built so.
@@ -247,7 +249,7 @@ def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
     cannot be built with the choices is passed over.
 
     Raises:
-        ConfigError: one changes nothing, so that it is a mistake.
+        ConfigError: one changes nothing, so that it is a mistake; names the first of these in the alphabet.
     """
     names = {*site.prices, *(() if site.choices is None else site.choices.model_fields_set)}
     for fabric in fabrics:
@@ -266,8 +268,8 @@ def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
 
 def board_of(accelerator: Accelerator, site: Site) -> Part:
     """Return the catalog's board of an accelerator, or a part of which nothing is known, with the accelerator's stated
-    power, as an upper bound, and the site's ``board_price`` in place of the catalog's figures where these are
-    stated."""
+    power, as an upper bound, where that differs from the board's, and the site's ``board_price`` in place of the
+    catalog's figures where these are stated."""
     board, stated = _part_for("board", accelerator), accelerator.power
     given: dict[str, Power | Price] = {}
     if stated is not None and (board.static_power is None or board.static_power.value != stated):
@@ -297,8 +299,8 @@ def host_of(accelerator: Accelerator, site: Site) -> Part:
 
 
 def _given_price(dollars: float) -> Price:
-    """Return the price in dollars that an input states, with the input as its source, confidence "read" and year 2025,
-    as a price must have one."""
+    """Return the price in dollars that an input states, with the input as its source and confidence "read"; its year,
+    2025, says nothing and is there since a price must have one."""
     # A price has a year; nothing is made of that of an input.
     return Price(value=dollars, confidence="read", source=_GIVEN, year=2025)
 
@@ -461,8 +463,8 @@ class StepLedger:
 
     @cached_property
     def watts(self) -> Total:
-        """Mean watts of a rank during the step, before the PUE, of static power and sending; of static power alone for
-        a step without time."""
+        """Mean watts of a rank during the step, with their range, before the PUE, of static power and sending; of
+        static power alone for a step without time."""
         if not self.step_time:
             return self.cluster.static_power
         low, high = self.interval or (self.step_time, self.step_time)
@@ -484,7 +486,8 @@ class StepLedger:
 
     @cached_property
     def samples_per_dollar(self) -> Total:
-        """Samples that a dollar trains, before goodput; a total without value for a step that trains none."""
+        """Samples that a dollar trains (those of the step over its dollars), before goodput; a total without value for
+        a step that trains none."""
         return self.dollars.dividing(self.samples, "samples")
 
     @cached_property
@@ -504,7 +507,7 @@ class StepLedger:
     def _known_and_missing(self) -> dict[str, tuple[float | None, tuple[str, ...]]]:
         """Return ``watts_per_rank``, ``dollars_per_step``, ``samples_per_dollar``, ``samples_per_joule`` and
         ``goodput``, the five figures of :meth:`figures`, each as (value as far as it is known, or None; names of what
-        it leaves out)."""
+        it leaves out, among them a clause that the step trains no samples, or that goodput was not computed)."""
         no_samples = () if self.samples else (_NO_SAMPLES,)
         return {
             "watts_per_rank": (self.watts.value, self.watts.missing),
@@ -518,7 +521,7 @@ class StepLedger:
         """Return ``watts_per_rank``, ``dollars_per_step``, ``samples_per_dollar``, ``samples_per_joule`` and
         ``goodput`` by name, in SI units and before goodput: mean watts of a rank before the PUE, dollars of a step over
         all ranks, samples for a joule at the meter, and goodput as a share of the time; each is None where a part of it
-        is missing."""
+        is missing, samples also where the step trains none, and goodput where it was not computed."""
         return {name: None if missing else value for name, (value, missing) in self._known_and_missing().items()}
 
     def to_json(self) -> Document:
@@ -558,7 +561,7 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
     """Return the rows of a table: the figure's name, and its value as text at every place, in the order of ``ledgers``
     (by name of the place), with its range. Figures are dollars a rank (its price), watts a rank, joules of a step over
     all ranks, the same at the meter, dollars of a step, samples per dollar and per joule at the meter, both before
-    goodput, and goodput in per cent.
+    goodput, and goodput in per cent ("not computed" where it was not).
 
     ``≥`` marks a lower bound, ``≤`` an upper one and ``~`` what misses something and counts other things at a limit;
     :func:`ledger_notes` names these. Rows of samples and of goodput are left out where no step trains any.
@@ -626,9 +629,10 @@ def _assumption_lines(steps: Sequence[StepLedger]) -> Iterator[str]:
 
 
 def amount(total: Total) -> str:
-    """Return a total as text with its unit and, where low and high differ as printed, its range: ``≥ $12 ($10 to
-    $14)``. Bounds are marked, ``≥`` for at least, ``≤`` for at most and ``~`` for about; dollars below one cent are in
-    ct; ``unknown`` where it has no value."""
+    """Return a total as text with its unit and, where low and high differ as printed, its range: ``≥ $ 12 ($ 10 to $
+    14)``. Bounds are marked, ``≥`` for at least, ``≤`` for at most and ``~`` where it is neither, as it misses
+    something and counts other things at a limit; dollars below one cent are in ct; ``unknown`` where it has no
+    value."""
     if total.value is None or total.low is None or total.high is None:
         return "unknown"
     shown, low, high = (

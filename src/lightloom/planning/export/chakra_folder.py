@@ -39,10 +39,14 @@ from lightloom.planning.simulation.engine import Task, run
 
 
 def replayed_seconds(traces: StepTraces, *, one_at_a_time: bool = True) -> float:
-    """Return the seconds of the step when its operations are played with one computing operation and one collective or
-    send of a rank at a time; receives take no time. A collective takes the seconds of its carrier, a send those of the
-    last dimension of the network. Sends go on beside collectives, each link one at a time, where not
-    ``one_at_a_time``."""
+    """Return the seconds of the step when its operations are played, one rank of each stage for all, under the rules of
+    ASTRA-sim: one computing operation, one operation of the host, and one collective or send of a rank at a time, of
+    those that may start the first in the stage's list; receives take no time.
+
+    A collective takes the seconds of its carrier, and where it joins stages it waits for all of them; a send takes the
+    latency and bytes over the rate of the last dimension of the network. Where not ``one_at_a_time``, sends go on
+    beside collectives, each link (a pair of stages and a direction) carrying one at a time.
+    """
     listed = [(stage, *placed) for stage, operations in enumerate(traces.stages) for placed in enumerate(operations)]
     first = np.cumsum([0, *map(len, traces.stages)]).tolist()
     sources = {operation.tag: number for number, (_, _, operation) in enumerate(listed) if operation.verb == "send"}
@@ -105,9 +109,9 @@ class Groups(NamedTuple):
 
 
 def communicator_groups(traces: StepTraces) -> Groups:
-    """Return the communicator groups of every collective, numbered from 1 in the order of first use: the ranks of each
-    group, and by collective and stages the number of each rank's group. Collectives of all ranks have no group, and
-    number 0.
+    """Return the communicator groups of every collective, numbered from 1 in the order of first use: ``members``, the
+    ranks of each group by its number, and ``number``, by collective and the stages that it joins, the number of each
+    rank's group as a list over all ranks. Collectives of all ranks have no group, and number 0.
 
     Raises:
         UnsupportedError: more than :data:`MOST_GROUPS` (2,147) groups, as many as ASTRA-sim counts.
@@ -132,8 +136,9 @@ def communicator_groups(traces: StepTraces) -> Groups:
 
 
 def _members(traces: StepTraces, operation: Operation) -> list[list[int]]:
-    """Return the ranks of the groups of a collective operation, a list each: one rank of each stage that it joins,
-    where it names stages, else those of its groups among all ranks."""
+    """Return the ranks of the groups of a collective operation, a list each: where it names stages, a list for each
+    place within a stage, with the rank at that place of every stage that it joins; else the groups of the collective
+    among all ranks."""
     assert operation.use is not None
     if not operation.stages:
         members: list[list[int]] = traces.members(operation.use).tolist()
