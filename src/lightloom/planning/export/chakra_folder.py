@@ -213,8 +213,8 @@ def _microseconds(operations: tuple[Operation, ...]) -> list[int]:
 def _attributes(operation: Operation, rank: int, peer: int, groups: Groups) -> dict[str, Value]:
     """Return the attributes of an operation's node in the trace of ``rank``, by the names that ASTRA-sim reads:
     ``is_cpu_op``; of a collective ``comm_type``, ``comm_size`` and, unless it joins all ranks, ``pg_name``; of a send
-    or receive ``comm_src``, ``comm_dst``, ``comm_tag`` and ``comm_size``; of what computes ``lightloom.nanoseconds``
-    and, where known, ``num_ops``.
+    or receive ``comm_src``, ``comm_dst``, ``comm_tag`` and ``comm_size``; of a computing or host operation
+    ``lightloom.nanoseconds`` and, where known, ``num_ops`` (FLOPs). Sizes are bytes, rounded up.
 
     ``peer`` is the rank at the other end of a send or receive, and is not read of other operations.
     """
@@ -235,8 +235,8 @@ def _attributes(operation: Operation, rank: int, peer: int, groups: Groups) -> d
 
 
 def comm_size(use: CollectiveUse) -> int:
-    """Return the bytes of a collective as ASTRA-sim counts them, rounded up: of an all-gather what every rank brings,
-    else what it holds."""
+    """Return the bytes of a collective as ASTRA-sim counts them, rounded up: of an all-gather what every rank brings
+    (``nbytes`` over its ranks), else ``nbytes``, the whole that a rank holds."""
     return int(np.ceil(use.nbytes / (use.ranks if use.kind == "all-gather" else 1)))
 
 
@@ -335,7 +335,7 @@ def _check_size(traces: StepTraces) -> None:
 
 def _write_schedules(aside: Path, traces: StepTraces) -> None:
     """Write the traces of the schedules into the new folder ``aside``, and ``schedules.yml``, a line for each node that
-    runs one: ``node: path``."""
+    runs one: ``node: path`` (id of the node, path of :func:`_scheduled`); ``{}`` where none does."""
     names = _scheduled(traces)
     (aside / "schedules").mkdir()
     for use, name in names.items():
@@ -376,7 +376,8 @@ def command(traces: StepTraces) -> str:
 def _describe_export(traces: StepTraces, about: Mapping[str, object], nodes: int) -> dict[str, object]:
     """Return the content of ``lightloom.json``: ``schema``, all of ``about``, the seconds of the step with one
     communication at a time (``one_communication_at_a_time_s``), the numbers of ``ranks`` and ``nodes``, ``collectives``
-    (the fields of each with its ``algorithm`` and ``seconds``), ``notes`` and the ``command``."""
+    (axis, kind, nbytes, ranks and stride of each, with its ``algorithm`` and ``seconds``), ``notes`` and the
+    ``command``."""
     return {
         "schema": SCHEMA,
         **about,

@@ -96,7 +96,8 @@ class StageOperations:
         return place
 
     def wait_for(self, *places: int) -> None:
-        """Make the next computing operation wait for the operations at these places of the list, too."""
+        """Make the next computing operation, and no later one, wait for the operations at these places of the list,
+        too."""
         self._awaited = (*self._awaited, *places)
 
     def host(self, name: str, seconds: float, *after: int) -> int:
@@ -177,7 +178,9 @@ class Payload(NamedTuple):
 
 def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
     """Return the different collectives of a step of stages, each with how many of it every chunk or stage has, by part
-    of the step (a key such as ``forward``). Collectives of one rank or of no bytes are left out.
+    of the step (a key such as ``forward``, :func:`_counts`). Collectives of one rank or of no bytes are left out. Where
+    groups share channels, ``use`` has the bytes of one group, and ``shared`` is the number by which they are multiplied
+    to be priced.
 
     Args:
         job: where the strategy runs, at the prices of its axes.
@@ -274,8 +277,8 @@ class _Pass(NamedTuple):
 
     @property
     def tensors(self) -> str:
-        """Name of what the pass receives from and sends to other stages, such as ``activations of micro-batch 3``;
-        ``gradients of ...`` for a backward pass."""
+        """Name of what the pass receives from and sends to other stages, such as ``activations of micro-batch 3``
+        (numbered from 0); ``gradients of ...`` for a backward pass."""
         return f"{'activations' if self.forward else 'gradients'} of micro-batch {self.micro}"
 
     def collectives(self, name: str, part: str, *after: int) -> tuple[int, ...]:
@@ -328,7 +331,8 @@ class StagedOperations:
     def of_stage(self, stage: int) -> list[Operation]:
         """Return the operations of every rank of a stage in the step, in the order in which they are added: each comes
         after all that it waits for. They are the gather of the stage's parameters, its passes in 1F1B order, the
-        exchanges once a step, sums over tied tables and the update."""
+        exchanges once a step (of gradients, unless they overlap the last backward pass, and of token gradients), sums
+        over tied tables and the update."""
         builder, stages, chunks = StageOperations(), self._strategy.pp, len(self._units)
         builder.wait_for(*_add_collectives(builder, "parameters", self._whole[0], "parameters", stage))
         for direction, chunk, micro in one_forward_one_backward(
@@ -352,8 +356,16 @@ class StagedOperations:
 
     def _pass(self, builder: StageOperations, direction: str, chunk: int, micro: int) -> None:
         """Add to ``builder`` a pass of one micro-batch through a chunk: the receive that it waits for, its computing
-        unit by unit with the collectives in and beside it, its send, and after the last backward pass the exchange of
-        gradients."""
+        unit by unit with the collectives in and beside it, its send, and after the backward pass of the last
+        micro-batch, where gradients overlap, their exchange. A pass's seconds are divided equally among its units, and
+        a unit's among its collectives; the backward pass takes the units in reverse.
+
+        Args:
+            builder: of the stage.
+            direction: "forward" or "backward".
+            chunk: number over all stages, from 0; chunk c is of stage c modulo pp.
+            micro: number of the micro-batch, from 0; the last may be smaller.
+        """
         forward, closing = direction == "forward", micro == self._step.micro_batches - 1
         now = _Pass(builder, *(self._last if closing else self._whole), forward, chunk, micro)
         times, closing = self._step.of_micro_batch(micro), closing and not forward
@@ -391,8 +403,9 @@ class StagedOperations:
             now.collectives("gradients", "gradients", *builder.computed)
 
     def _within(self, now: _Pass, place: int, units: int) -> list[CollectiveUse]:
-        """Return the collectives of tensor and expert groups in the unit of a pass that comes at ``place``, from 0 on:
-        those of the pass through the chunk, dealt out to its ``units`` units as evenly as whole numbers can be."""
+        """Return the collectives of tensor and expert groups in the unit of a pass that comes at ``place`` in the order
+        of the pass, from 0 on: those of the pass through the chunk, dealt out to its ``units`` units as evenly as whole
+        numbers can be."""
         uses: list[CollectiveUse] = []
         for payload in now.payloads:
             number = payload.counts["forward" if now.forward else "backward"][now.chunk]
@@ -416,8 +429,9 @@ class StagedOperations:
         return (now.builder.collective(f"all-gather {now.tensors}", sends_use(gathered, self._strategy.tp), *received),)
 
     def _message(self, now: _Pass, verb: Verb, other: int, *after: int) -> tuple[int, ...]:
-        """Add the send of a pass to the chunk ``other``, or its receive from there, after the operations at ``after``;
-        return its place, empty where that chunk does not exist or is of the same stage."""
+        """Add the send of a pass to the chunk ``other``, or its receive from there (``verb`` "send" or "receive"),
+        after the operations at ``after``; return its place, empty where that chunk does not exist or is of the same
+        stage."""
         chunks, stages = len(self._units), self._strategy.pp
         if not 0 <= other < chunks or (now.chunk - other) % stages == 0:
             return ()

@@ -60,8 +60,8 @@ class Line(NamedTuple):
         return self.latency + self.message / self.rate
 
     def alike(self, other: Line) -> bool:
-        """Return whether messages of the sizes of both lines take as long over one as over the other, to a
-        thousandth."""
+        """Return whether a message of either line's size takes as long, to a thousandth, with the other line's rate in
+        place of its own, and as long with the other line's latency."""
         return all(
             abs(line.latency + line.message / rate - line.seconds) <= _SAME * line.seconds
             and abs(latency + line.message / line.rate - line.seconds) <= _SAME * line.seconds
@@ -85,14 +85,15 @@ class CarriedCollective:
 
 
 def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCollective:
-    """Return by which algorithm, in which seconds (circuits in place) and over which pairs of ranks a collective is
-    carried, with its schedule where it has one.
+    """Return how a collective is carried: the algorithm, the seconds (circuits in place), the time model of a message
+    between two ranks, and the schedule, with rows for every rank, and its fabric; the latter two are None for a
+    collective library.
 
     Args:
         price: the function that prices collectives of this group.
         use: the collective.
-        shared: number of groups that divide the channels, by which its bytes are multiplied to be priced; prices of a
-            collective library take the bytes as they are.
+        shared: number of groups that divide the channels, by which its bytes are multiplied to be priced, while the
+            schedule keeps those of one group; prices of a collective library take the bytes as they are.
 
     Raises:
         UnsupportedError: it is not carried by plain messages between two ranks each: it goes by several collectives,
@@ -138,8 +139,10 @@ def _library_line(prices: LibraryPrices, kind: Kind, nbytes: float) -> Line:
 
 
 def pair_line(schedule: Schedule, fabric: Fabric) -> Line:
-    """Return the time model of a message between two ranks while the schedule runs: the mean rate over all bytes and
-    the mean latency over all messages; an infinite rate for a schedule without rows.
+    """Return the time model of a message between two ranks while the schedule runs: the mean rate over all bytes the
+    mean latency over all messages, the bytes of a message (the schedule's chunk), and as ``spread`` the share of
+    messages whose time differs from that model by more than a thousandth; an infinite rate and no latency for a
+    schedule without rows.
 
     A lightpath has the bandwidth of its channels; on packet links a message has the share of a link that its bytes are
     of all in that step.
@@ -170,7 +173,7 @@ def _lightpath_rates(schedule: Schedule, fabric: Fabric, pair: Ints) -> Floats:
 
 def _packet_rates(fabric: Fabric, step: Ints, pair: Ints, route: Ints) -> Floats:
     """Return the bytes per second of each row's pair of ranks: [row]. Of each link of its way, a pair has the share
-    that its rows are of all that load the link in the same step; the slowest link counts.
+    that its rows are of all rows that load the link in the same step; the slowest link counts.
 
     Args:
         fabric: the packet fabric.
