@@ -47,7 +47,8 @@ def shares(plan: HybridPlan) -> Floats:
 @canvas.styled
 def placement_figure(plan: HybridPlan) -> Figure:
     """Return a figure of which device of one group (downwards) computes what share of each operator (to the right, in
-    order), beside bars of the milliseconds that each device is busy forward and backward; all groups are alike."""
+    order), in the deeper a colour the larger the share and in none where it is 0, beside bars of the milliseconds that
+    each device is busy forward and backward; all groups are alike."""
     from matplotlib.ticker import MaxNLocator
 
     share = shares(plan)
@@ -210,7 +211,8 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figur
     """Return the figure of two matrices [sender, receiver] of cells as ``ground`` has them: bytes ``sent`` on the left,
     bytes per second ``served`` on the right, there with crosses where ``relayed`` is True.
 
-    Cells are coloured by kind of parallelism where ``ground`` names the kinds.
+    Cells are coloured by kind of parallelism where ``ground`` names the kinds. A legend names the kinds that are drawn,
+    and the crosses ("no circuit, relayed") where there are any.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

@@ -87,9 +87,9 @@ class CodecEngine(Config):
 
 def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
     """Return an engine named "accelerator" of kernels on the accelerator, at half of its memory bandwidth by
-    assumption. With ``fused``, each float32 value is read or written 3 times, otherwise 20 times (operations of torch
-    one by one). A message takes a kernel launch of the accelerator, 10 us where it states none; products of matrices
-    run at 0.3 of its lowest peak rate.
+    assumption, alike for encoding and decoding. With ``fused``, each float32 value is read or written 3 times,
+    otherwise 20 times (operations of torch one by one). A message takes a kernel launch of the accelerator, 10 us where
+    it states none; products of matrices run at 0.3 of its lowest peak rate.
 
     Raises:
         ConfigError: its memory bandwidth is unknown.
@@ -114,8 +114,8 @@ def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
 
 def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEngine:
     """Return the engine named "local" of this host's kernel of a codec: the rates in ``entry`` at the number of threads
-    that takes the least time to encode and decode a value. ``profile``, which ``entry`` belongs to, names the kernel in
-    the engine's source."""
+    that takes the least time to encode and decode a value, one after the other. ``profile``, which ``entry`` belongs
+    to, names the kernel in the engine's source."""
     fastest = max(entry.host, key=lambda rates: rates.encode * rates.decode / (rates.encode + rates.decode))
     threads = f"{fastest.threads} thread{'s' if fastest.threads > 1 else ''}"
     old = "" if fastest.encode_message is not None else "; an old profile, without the time of a message"
@@ -123,8 +123,8 @@ def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEn
 
 
 def local_engine(method: str) -> CodecEngine:
-    """Return the engine named "local" of this host's kernels for the method of this full name, at the rates that
-    ``lightloom exchange measure`` measured and stored.
+    """Return the engine named "local" of this host's kernels for the method of this full name (with all options), at
+    the rates that ``lightloom exchange measure`` measured and stored.
 
     Raises:
         ConfigError: they were not measured (says how to).
@@ -208,7 +208,7 @@ class PricedExchange:
 
     def on(self, accelerator: Accelerator) -> PricedExchange:
         """Return the exchange with an engine: its own where it has one, else kernels on ``accelerator`` at an assumed
-        rate.
+        rate (:func:`assumed_engine`), fused where the method's are.
 
         Raises:
             ConfigError: an engine has to be assumed, and the accelerator's memory bandwidth is unknown.
@@ -219,7 +219,7 @@ class PricedExchange:
 
     @property
     def coder(self) -> CodecEngine:
-        """The engine that codes; one must have been chosen before, as by :meth:`on`."""
+        """The engine that codes; one must have been chosen before, as by :meth:`on` (AssertionError otherwise)."""
         assert self.engine is not None
         return self.engine
 

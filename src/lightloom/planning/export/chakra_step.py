@@ -239,13 +239,15 @@ class AnalyticalNetwork(NamedTuple):
 def network_of(
     sizes: Sequence[tuple[str, int]], lines: Mapping[str, Sequence[tuple[float, Line]]], *, around: bool
 ) -> tuple[AnalyticalNetwork, list[str]]:
-    """Return the network, and notes on what it says otherwise than the plan: one dimension where messages take as long
-    along all axes, else a dimension for each axis of several ranks.
+    """Return the network, and notes on what it says otherwise than the plan: one dimension of all ranks where messages
+    take as long along all axes, else a fully connected dimension for each axis of several ranks, with the mean rate and
+    latency of its messages; an axis along which nothing is sent takes those of another.
 
     Args:
         sizes: name and ranks of each axis, the one whose ranks are neighbours first; they multiply to all ranks.
         lines: by axis, for each collective or send its bytes in the whole step, and the time model of its messages.
-        around: True when all messages go to neighbours on one ring of all ranks, so that one dimension is a ``Ring``.
+        around: True when all messages go to neighbours on one ring of all ranks, so that one dimension of more than two
+            ranks is a ``Ring``; otherwise it is fully connected.
     """
     notes: list[str] = []
     means = {name: _mean(name, lines[name], notes) for name, _ in sizes if lines.get(name)}
@@ -278,7 +280,8 @@ def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int)
 
 def _mean(name: str, lines: Sequence[tuple[float, Line]], notes: list[str]) -> Line:
     """Return the time model whose rate is the mean over all bytes and whose latency that over all messages of an axis;
-    add a sentence to ``notes`` where some messages take longer or shorter than by it.
+    its message is the mean of theirs. Add a sentence to ``notes``, in place, where some messages take longer or shorter
+    than by it.
 
     ``lines`` are, for each collective or send, its bytes in the whole step and the time model of its messages; ``name``
     is the axis.
@@ -383,7 +386,7 @@ def step_traces(
 
 
 def _price(job: Job, strategy: Strategy, use: CollectiveUse) -> Price:
-    """Return the function that prices a collective in groups like those of ``use``, by kind and bytes, with the
-    strategy's algorithm and gradients as they are."""
+    """Return the function that prices a collective in groups like those of ``use``, by kind and bytes, on the channels
+    that the group's axis has where axes share them, with the strategy's algorithm and gradients as they are."""
     pricing = job.pricing if job.shares is None else job.shares.pricing(use.axis)
     return pricing.price(strategy.algorithm, use.ranks, 0, int(distance(job.fabric, np.array([use.stride]))[0]))

@@ -33,7 +33,8 @@ _AXES = {"shards": ("tensor", "expert"), "replicas": ("data", "expert-data"), "g
 
 def counted(plan: Plan) -> tuple[Timeline, list[Counter]]:
     """Return a plan's timeline with the bytes of its transmissions in their details, and those of its counters that
-    have any moment: load (bytes/s), memory of the fullest rank (bytes) and number of lit channels."""
+    have any moment: load (bytes/s), memory of the fullest rank (bytes) and number of lit channels. Bytes are those of
+    one collective (``Collective.nbytes``) or of one rank's send, not of all groups or ranks."""
     timeline, step = plan.timeline, plan.step
     if isinstance(step, StrategyStep) and step.stages is not None and isinstance(plan.choice, Strategy):
         job = plan.job
@@ -95,8 +96,8 @@ def _filled(name: str, changes: list[tuple[float, float]], memory: float, end: f
 
 def _operators_memory(step: StrategyStep, timeline: Timeline, kept: float) -> Iterator[tuple[float, float]]:
     """Yield (moment in seconds, change in bytes) when operators of data parallelism alone keep and drop what their
-    backward passes read: at the start of a forward and the end of a backward pass. ``kept`` is the bytes of all of them
-    together, to which the operators' own are scaled."""
+    backward passes read: at the start of an operator's forward and the end of its backward interval. ``kept`` is the
+    bytes of all of them together, to which the operators' own are scaled."""
     assert step.result is not None
     saved = {operator.name: operator.kept_bytes for operator in step.result.plan.graph.operators}
     share = kept / max(sum(saved.values()), 1)
@@ -123,8 +124,9 @@ def _passes_memory(timeline: Timeline, stage: int, kept: list[float]) -> Iterato
 
 
 def _wavelengths(plan: Plan, timeline: Timeline) -> Iterator[Counter]:
-    """Yield the counter of channels (wavelengths or switch planes) that are lit over time; none on fabrics without
-    circuits, for placed plans, where an exchange has no schedule, and for stages without a division of the channels."""
+    """Yield the counter, named "wavelengths lit" or on switch planes "planes lit", of channels that are lit over time;
+    none on fabrics without circuits, for placed plans, where an exchange has no schedule, and for stages without a
+    division of the channels."""
     fabric = plan.cluster.fabric
     if not fabric.exclusive or not isinstance(plan.step, StrategyStep):
         return
@@ -175,8 +177,8 @@ def channels_lit(schedule: Schedule, fabric: Fabric) -> int:
 
 
 def _lit_by_axes(timeline: Timeline, channels: dict[str, int]) -> Iterator[tuple[float, float]]:
-    """Yield (moment in seconds, change) when the channels of an axis begin and cease to carry light of any stage;
-    ``channels`` is the number of channels by axis, and an axis lights all of its channels at once."""
+    """Yield (moment in seconds, change) when the channels of an axis begin and cease to carry light of any stage, axis
+    by axis; ``channels`` is the number of channels by axis, and an axis lights all of its channels at once."""
     spans: dict[str, list[Interval]] = {}
     for interval in timeline.intervals:
         if SHARES[interval.category] == "communication":

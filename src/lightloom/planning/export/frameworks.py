@@ -42,8 +42,8 @@ class ExportedJob(NamedTuple):
 
 
 def expressible(search: PlanSearch) -> Plan:
-    """Return the first plan of a ranking that frameworks have settings for: any but a placed one and one that splits
-    neurons.
+    """Return the first plan of a search's ranking that frameworks have settings for: any but a placed one and one that
+    splits neurons.
 
     Raises:
         UnsupportedError: there is no such plan.
@@ -58,8 +58,8 @@ def expressible(search: PlanSearch) -> Plan:
 
 
 def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
-    """Return the facts that frameworks are told of a plan of a strategy (not of a placed plan); ``graph`` is the
-    model's."""
+    """Return the facts that frameworks are told of a plan of a strategy (not of a placed plan: AssertionError);
+    ``graph`` is the model's."""
     strategy, cluster = plan.choice, plan.cluster
     assert isinstance(strategy, Strategy)
     model, length, logits = plan.job.model, sequence_length(graph), logits_of(graph.operators)
@@ -149,7 +149,9 @@ def arguments(job: ExportedJob) -> list[str]:
 
 def _stage_arguments(job: ExportedJob) -> list[str]:
     """Return the options that tell Megatron how many layers each stage or chunk has; none where all stages have equally
-    many and are not interleaved, as Megatron cuts by itself."""
+    many and are not interleaved, as Megatron cuts by itself. Equal interleaved chunks take
+    ``--num-layers-per-virtual-pipeline-stage``, stages of which only the first and the last differ the layers of these,
+    all others a ``--pipeline-model-parallel-layout``."""
     layers, virtual = job.layers, job.strategy.virtual_stages
     if len(set(layers)) == 1:
         return [f"--num-layers-per-virtual-pipeline-stage {layers[0]}"] if virtual > 1 else []
@@ -173,8 +175,8 @@ def megatron_notes(job: ExportedJob) -> list[str]:
 
 
 def to_script(job: ExportedJob) -> str:
-    """Return the text of a shell script to be sourced: origin, notes and usage as comments, then Megatron's arguments
-    as the array ``MEGATRON_ARGS``, one a line."""
+    """Return the text of a shell script to be sourced: origin, notes (:func:`megatron_notes`) and usage as comments,
+    then Megatron's arguments as the array ``MEGATRON_ARGS``, one a line."""
     comments = [f"# {line}" for line in (f"lightloom: {job.origin}", *megatron_notes(job))]
     usage = f'# source this file, then: torchrun ... pretrain_gpt.py "${{MEGATRON_ARGS[@]}}"   ({job.ranks} ranks)'
     return "\n".join([*comments, usage, "MEGATRON_ARGS=(", *(f"  {each}" for each in arguments(job)), ")", ""])
@@ -190,8 +192,9 @@ Value = str | int | bool | list[list[str]]
 
 def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
     """Return torchtitan's settings for the split, by section (``training``, ``parallelism``, ``activation_checkpoint``)
-    and key; keys of what the split does not use may be left out. Number formats bf16, fp16 and fp8 are all written as
-    "bfloat16", others as "float32"."""
+    and key; keys of what the split does not use may be left out. ``data_parallel_shard_degree`` is 1 without sharding
+    and for ZeRO-1, the replicas of a node for hybrid sharding, else all data-parallel ranks; the replicate degree is
+    the rest of these. Number formats bf16, fp16 and fp8 are all written as "bfloat16", others as "float32"."""
     strategy = job.strategy
     sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas // strategy.cp}.get(strategy.sharding, strategy.dp)
     sharers = max(sharers, 1)
