@@ -231,7 +231,7 @@ class PricedExchange:
     @property
     def label(self) -> str:
         """Full name of the method where it exchanges at every step, else ``FAMILY every N steps``, followed for DiLoCo
-        by its inner method."""
+        by " by" and its inner method; FAMILY is the name up to the first colon."""
         if self.every == 1:
             return self.name
         inner = f" by {self.method.inner}" if isinstance(self.method, methods.DiLoCoExchange) else ""
@@ -286,16 +286,16 @@ class PricedExchange:
         return None
 
     def group_refusal(self, ranks: int) -> str | None:
-        """Return the reason, in words, that a group of so many ranks cannot use the method: one of two levels needs a
-        multiple of its node's ranks. None where it can."""
+        """Return the reason, in words, that a group of so many ranks cannot use the method: a method of two levels
+        needs a multiple of its ``node``, the ranks of a node. None where it can."""
         if isinstance(self.method, methods.TwoLevelExchange) and ranks % self.method.node:
             return f"{self.method.name}: {ranks} ranks: expected a multiple of node={self.method.node}"
         return None
 
     def phases(self, kind: Kind, values: float, ranks: int) -> list[Phase]:
         """Return the collectives of an exchange of ``values`` gradients among ``ranks`` ranks, in order, in the place
-        of one of ``kind``; for a reduce-scatter the first phase only. Their bytes are the share of ``values`` in the
-        bytes of the whole model's gradient."""
+        of one of ``kind``; for a reduce-scatter the first phase only. Their bytes are those for the whole model's
+        gradient times ``values`` over its number of values."""
         share = values / max(self.gradient.values, 1)
         phases = [scaled(phase, share) for phase in self.method.phases(self.gradient, ranks)]
         return phases[:1] if kind == "reduce-scatter" else phases
@@ -303,7 +303,8 @@ class PricedExchange:
     def coding(self, kind: Kind, values: float, ranks: int) -> tuple[float, float]:
         """Return the seconds in which a rank encodes, matrix products included (at no time where the engine states no
         rate of them), and those in which it decodes, in one exchange of ``values`` gradients among ``ranks`` ranks in
-        the place of a collective of ``kind``. An engine must have been chosen."""
+        the place of a collective of ``kind``. Each encoded message and call takes the engine's time of a message, and
+        so does each decoded message. An engine must have been chosen (AssertionError otherwise)."""
         work, engine = self._work(kind, values, ranks), self.coder
         products = work.flops / engine.flops if engine.flops else 0.0
         encoding = VALUE_BYTES * work.encoded_values / engine.encode
@@ -326,8 +327,8 @@ class PricedExchange:
 
     def along_schedule(self, kind: Kind, values: float, ranks: int, *, ring: bool) -> float:
         """Return the size in bytes of the collective of ``kind`` that a schedule carries in the place of ``values``
-        gradients, where coded sums travel along it: for a reduce-scatter that of the sums on the way, for an all-reduce
-        the mean of these and of finished sums.
+        gradients, where coded sums travel along it (only of methods of one phase; ValueError otherwise): for a
+        reduce-scatter that of the sums on the way, for an all-reduce the mean of these and of finished sums.
 
         Around a ring (``ring``), hops carry sums of 1, 2 ... ranks - 1 gradients. Other schedules add up in another
         order; their sums are taken to be as large as finished ones.
@@ -339,7 +340,8 @@ class PricedExchange:
 
     def least_share(self) -> float:
         """Return the least number of bytes sent along a schedule for each byte of float32, over sums of any number of
-        gradients that were measured; only of methods whose sums a schedule carries, in one phase."""
+        gradients that were measured; only of methods whose sums a schedule carries, in one phase (ValueError
+        otherwise)."""
         return min(self._measured_bytes()) / (VALUE_BYTES * max(self.gradient.values, 1))
 
     def _measured_bytes(self) -> list[float]:
@@ -350,7 +352,9 @@ class PricedExchange:
 
     def sent_bytes(self, kind: Kind, values: float, ranks: int) -> float:
         """Return the size in bytes of the plain collective of ``kind`` among ``ranks`` ranks in which each sends as
-        many bytes as in one whole exchange of ``values`` gradients by this method."""
+        many bytes as in one whole exchange of ``values`` gradients by this method: bytes sent by a rank · ranks /
+        (ranks - 1), halved for an all-reduce; but for a reduce-scatter of sums that travel along a schedule, their mean
+        size around a ring."""
         ways = 2 if kind == "all-reduce" else 1
         phases = self.phases(kind, values, ranks)
         if kind == "reduce-scatter" and self.in_schedule:

@@ -80,7 +80,7 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
 
     Each rank has ``bandwidth`` bytes per second in all for sending, and as much for receiving: half of it each way
     around a ring, a quarter a link of a mesh. Wavelengths of a ring are of about 25 Gbit/s each, at most 256 of them,
-    which together have the bandwidth. Software delays none of the networks.
+    which together have half the bandwidth, that of one way. Software delays none of the networks.
     """
     wavelengths = min(max(1, round(bandwidth / 2 / WAVELENGTH_RATE)), _MOST_WAVELENGTHS)
     light = {"wavelengths": wavelengths, "wavelength_bandwidth": bandwidth / 2 / wavelengths}
@@ -211,8 +211,8 @@ class Composed:
 
     @cached_property
     def values(self) -> Mapping[Ideas, Best]:
-        """The best plan that uses no ideas but those of the set, for each of the 32 sets of ideas; of equal ones that
-        of fewer ideas."""
+        """The best plan that uses no ideas but those of the set, for each of the 32 sets of ideas; of equally fast ones
+        that of fewer ideas."""
         return {
             ideas: min(
                 (best for best in self.found if best.ideas <= ideas), key=lambda best: (best.time, len(best.ideas))
@@ -237,7 +237,7 @@ class Composed:
 
     def impossible(self) -> dict[Ideas, str]:
         """Return the sets of ideas that no plan was found to use together, each with the reason in words; only the
-        smallest ones, without sets that hold another such set."""
+        smallest ones, without sets that hold another such set; sets that are part of one used together are possible."""
         found: dict[Ideas, str] = {}
         for ideas in subsets():
             if not any(ideas <= each for each in self.tried) and not any(smaller < ideas for smaller in found):
@@ -278,14 +278,16 @@ def compose(
     """Return the best plan of each network, with gradients as they are and with compressed ones; on networks with the
     idea "placement" the best placed plan takes its place where that is faster. On electrical networks each method of
     ``exchanges`` gives a plan of its own, on others the best of them counts, and networks that are built for a method
-    have that alone. Networks without a plan are left out, with the reason in ``refused`` of what is returned.
+    have that alone. Networks without a plan are left out, with the reason by their name in ``refused`` of what is
+    returned, which also says why sets of ideas cannot be used together.
 
     Args:
         graph: the model, at any batch.
         cluster: accelerators and training settings; its fabric is replaced.
         candidates: networks of as many ranks, an electrical one first.
         exchanges: methods that compress gradients.
-        request: batch and pins; where it states no batch, all networks have that of the first plan found.
+        request: batch and pins; its strategies, algorithms and exchanges are replaced by those of each network. Where
+            it states no batch, all networks have that of the first plan found.
         built_in: the methods that networks are built for, by the network's ``method``.
         advance: called before each search.
 

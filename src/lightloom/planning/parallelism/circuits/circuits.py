@@ -30,8 +30,9 @@ class Traffic:
 
     @classmethod
     def of(cls, matrix: Any) -> Self:
-        """Return the traffic of a dense or sparse matrix [ranks, ranks] of bytes, source by destination; pairs of 0
-        bytes are left out, and entries of a pair that a sparse matrix has twice add up.
+        """Return the traffic of a dense or sparse matrix [ranks, ranks] of bytes, source by destination; with the pairs
+        in ascending order of source, then destination; pairs of 0 bytes are left out, and entries of a pair that a
+        sparse matrix has twice add up.
 
         Raises:
             InputError: not square, an entry negative or not finite, traffic of a rank to itself, or none at all.
@@ -186,8 +187,8 @@ def smallest_counts(nbytes: Floats, service: float) -> Ints:
 
 def fill_longest(nbytes: Floats, counts: Ints, take: Callable[[int], bool]) -> Ints:
     """Return the circuits of each transfer, [transfer], once circuits were given one at a time to the transfer with the
-    most bytes for each circuit, the added one counted. A transfer whose circuit cannot be taken gets no more; it ends
-    when none can.
+    most bytes for each circuit, the added one counted; of equal ones to the one of the lowest number. A transfer whose
+    circuit cannot be taken gets no more; it ends when none can.
 
     Args:
         nbytes: bytes of each transfer, shape [transfer].
@@ -221,7 +222,8 @@ class Assignment:
 
     @property
     def max_min(self) -> float:
-        """Least service: circuits a hold, averaged over the cycle, over the demand relative to the largest.
+        """Least service of any pair with traffic: its circuits a hold, averaged over the cycle, over its demand as a
+        share of the largest demand; 0 where a pair has no circuit.
 
         The longest transfer takes ``largest bytes / (max_min · bytes per second of a circuit)`` while circuits stand.
         """
@@ -229,7 +231,8 @@ class Assignment:
 
     @property
     def gap(self) -> float:
-        """Share of the bound by which :attr:`max_min` stays below it: 0 none, 1 when some pair has no circuit."""
+        """Share of the proved upper bound of :attr:`max_min` by which it stays below that: 0 none, 1 when some pair has
+        no circuit."""
         return 1 - self.max_min / self.bound
 
 
@@ -263,7 +266,8 @@ class GroupCircuits:
 
     @property
     def mean_bandwidth(self) -> Floats:
-        """Mean bytes per second [pipe] over a whole cycle of holds, the dark time of reconfigurations included."""
+        """Mean bytes per second of each pipe (a directed link between two devices), [pipe], over a whole cycle of
+        holds, the dark time of reconfigurations included."""
         mean: Floats = self.bandwidth.mean(axis=0) * (1.0 if self.timing is None else self.timing.duty_cycle)
         return mean
 
@@ -295,8 +299,9 @@ class GroupCircuits:
         return start, np.array(pipes, dtype=np.int64)[np.repeat(first[codes], hops[codes]) + step]
 
     def _own(self) -> dict[int, int]:
-        """Return a dictionary from ``source · 2k + destination`` to the pipe, for each pair that has a pipe with
-        bandwidth in some hold."""
+        """Return a dictionary from ``source · 2k + destination`` to the pipe (the last one of several), for each pair
+        of a sending device and a receiving one (k + d for device d of the next group) that has a pipe with bandwidth in
+        some hold."""
         used = np.flatnonzero(self.bandwidth.max(axis=0, initial=0.0) > 0)
         codes = self.source[used] * 2 * self.k + self.destination[used]
         return dict(zip(codes.tolist(), used.tolist(), strict=True))
