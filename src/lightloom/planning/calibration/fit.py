@@ -39,7 +39,8 @@ class Fit:
 
 
 def prior_fit(priors: Priors) -> Fit:
-    """Return the priors as a fit, with the noise that is assumed before any row, 0.05."""
+    """Return the priors as a fit: their natural logarithms, a diagonal covariance of their spreads, and the noise that
+    is assumed before any row, 0.05."""
     return Fit(priors.center, np.diag(priors.spread**2), NOISE)
 
 
@@ -65,7 +66,8 @@ def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
 
 
 def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats | None = None) -> Fit:
-    """Return the parameters that the rows of ``jobs`` and the priors support most, their covariance and the noise.
+    """Return the parameters that the rows of ``jobs`` and the priors support most, as natural logarithms in the order
+    of ``priors``, their covariance and the noise (:func:`_robust_noise`).
 
     Rows far off the model weigh less, and in the covariance the rows of one model size count together as one.
     Derivatives cost as many predictions as there are parameters, so that a few steps share them.
@@ -294,7 +296,9 @@ class Scores:
 
 
 def scores_of(steps: Sequence[MeasuredStep], predicted: Predictions) -> Scores:
-    """Return the scores of predictions of these steps; ``predicted`` has a prediction of each, in their order."""
+    """Return the scores of predictions of these steps: relative errors, coverage of the 90 % intervals, their median
+    half-width relative to the prediction, and the rank agreement; ``predicted`` has a prediction of each, in their
+    order."""
     measured = np.array([step.step_s for step in steps])
     inside = (predicted.low <= measured) & (measured <= predicted.high)
     return Scores(

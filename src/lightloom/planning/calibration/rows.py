@@ -223,7 +223,7 @@ class Priors:
 
     @property
     def names(self) -> list[str]:
-        """Names of the parameters, in the order of the columns of fits."""
+        """Names of the parameters, in the order of the arrays of priors and of fits."""
         return list(self.by_name)
 
     @property
@@ -409,12 +409,13 @@ class MeasuredSteps:
 
 
 def read_steps(name: Path | str) -> MeasuredSteps:
-    """Return a table of measured steps, every row of it; ``name`` is a path, or a name in the folder of measured
-    tables.
+    """Return a table of measured steps, every row of it; ``name`` is a path, or a name in the folder
+    ``LIGHTLOOM_MEASURED``.
 
     Raises:
-        ConfigError: the file is missing or differs from its checksum; two rows have one name; or a row cannot be
-            expressed: the message names file, row and column.
+        ConfigError: the file is missing or differs from its checksum; two rows have one name; a cell cannot be read or
+            contradicts others; or an accelerator cannot be loaded or lacks a kernel model, a node bandwidth or a rate
+            for the precision. The message names file, row and column.
     """
     path = measured_file(name)
     text, digest = read_measured(path)
@@ -597,7 +598,8 @@ def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> Tiers:
 def strategy_of(step: MeasuredStep) -> Strategy:
     """Return the strategy of a step, whose micro-batch must be known, with the collective library as its algorithm
     ("library") and gradients exchanged as they are. All ranks have as much to do as the busiest, so that the global
-    batch is rounded up to a multiple of dp."""
+    batch is rounded up to a multiple of dp; the micro-batch is at most the share of one data-parallel rank, and the
+    last one is smaller where it does not divide that."""
     assert step.micro_batch is not None
     share = -(-step.global_batch // step.dp)
     micro = min(step.micro_batch, share)

@@ -214,7 +214,8 @@ def _left_out(cluster: Cluster, prices: GroupPrices) -> str:
 
 
 def _prices(cluster: Cluster) -> GroupPrices:
-    """Return the prices of a cluster's fabric, without schedules of more than :data:`MOST_ROWS` (131,072) rows."""
+    """Return the prices of collectives on a cluster's fabric, without schedules of more than :data:`MOST_ROWS`
+    (131,072) rows."""
     return GroupPrices(cluster.fabric, cluster.training, most_rows=MOST_ROWS)
 
 
@@ -299,7 +300,8 @@ class Exploration:
 
     @property
     def front(self) -> tuple[Candidate, ...]:
-        """Designs of any technology that no other one beats, most samples per dollar first."""
+        """Evaluated designs of any technology that no other one beats by samples per dollar and joule, and per second
+        where numbers of ranks differ (:class:`Front`), most samples per dollar first."""
         return tuple(candidate for candidate in self.candidates if candidate.on_front)
 
     def best(
@@ -498,8 +500,9 @@ def _worth(bounded: Bounded) -> Worth:
 
 
 def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
-    """Return the candidates, in their order, marked with whether each is on the front of all and on that of its
-    technology; with ``by_speed`` samples per second count as an objective too."""
+    """Return the candidates, in their order, marked with whether each is on the front of all (``on_front``: no other
+    beats it) and on that of its technology (``leads``); with ``by_speed`` samples per second count as an objective
+    too."""
 
     def fronts(chosen: Sequence[Candidate]) -> set[str]:
         """Return the keys of the designs that no other of ``chosen`` beats."""
@@ -518,8 +521,8 @@ def _marked(found: Sequence[Candidate], by_speed: bool) -> list[Candidate]:
 
 @contextmanager
 def resumed(run: Runner, folder: Path, graph: ComputeGraph) -> Iterator[Runner]:
-    """Yield a runner like ``run`` that takes the results that the folder holds of earlier searches of this model, and
-    computes and stores there what it lacks; a context manager.
+    """Yield a runner like ``run`` that takes the results that the folder holds of earlier searches of this model (with
+    the same code, cluster, site and batch), and computes and stores there what it lacks; a context manager.
 
     Args:
         run: does tasks, in any order.

@@ -185,8 +185,8 @@ class Worth:
 
     @classmethod
     def of(cls, cluster: Cluster, site: Site) -> Worth:
-        """Return the worth of a cluster at a site; what has no price, watts or failure rate counts as 0 and is listed
-        by name.
+        """Return the worth of a cluster at a site: prices, watts and goodput, whatever model it trains; what has no
+        price, watts or failure rate counts as 0 and is listed by name.
 
         Raises:
             UnsupportedError: nothing states what the fabric is built of.
@@ -381,7 +381,9 @@ class Front:
         return max(times)
 
     def on_front(self) -> list[bool]:
-        """Return, for each design in the order added, True where no other one beats it; of equal ones, all are True."""
+        """Return, for each design in the order added, True where no other one beats it: is as good in samples per
+        dollar, per joule and, on a front by speed, per second, and in the amounts of everything unknown, and better in
+        one of these. Of equal ones, all are True."""
         return [
             not any(self._beats(other, point) for other in self._points if other is not point) for point in self._points
         ]

@@ -96,7 +96,8 @@ class Estimate:
 
     @cached_property
     def shares(self) -> Shares:
-        """Shares of the time by where it goes, with slower steps after damage included."""
+        """Shares of the time by where it goes, which add up to 1: useful, stalled by checkpoints, recomputed,
+        restarting, waiting for repairs, and slowed by steps that take longer after damage."""
         return self.job.shares().at_speed(self.speed)
 
     @property
@@ -270,7 +271,8 @@ def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = 
 
 def _only_response(cause: Cause, recovery: Recovery) -> Response:
     """Return the response to a cause that is no failed link: a restart on other nodes (remedy "restart") for groups
-    "accelerator", "host" and "all", else (remedy "rewire") a restart on the same nodes."""
+    "accelerator", "host" and "all", else (remedy "rewire") a restart on the same nodes, with the seconds of a restart
+    by software. Both are without slower steps."""
     if cause.group in _OUT:
         return Response(remedy="restart", restart=recovery.seconds("node"))
     return Response(remedy="rewire", restart=recovery.seconds("software"))
@@ -494,9 +496,9 @@ def changes(base: Estimate) -> tuple[Change, ...]:
 
 
 def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
-    """Return numbers of spares from two below to two above the chosen one, ascending, none below 0, each with its
-    goodput and the price below which its last node pays: in prices of a node in use, infinite where nothing trains
-    without that node, and in dollars, None where no price is known and for no spares."""
+    """Return a row for each number of spares from two below to two above the chosen one, which is marked, ascending,
+    none below 0, each with its goodput and the price below which its last node pays: in prices of a node in use,
+    infinite where nothing trains without that node, and in dollars, None where no price is known and for no spares."""
     job = base.job
     price = base.node_price.value
 
