@@ -150,8 +150,8 @@ class _Ground:
 def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figure:
     """Return a figure of the bytes of each pair of ranks beside the bytes per second of the circuits that the pair
     holds, on average over the cycle: rows send, columns receive, crosses mark pairs with traffic and no circuit.
-    Neighbouring ranks are drawn as one where there are more than 128. ``circuit_bandwidth`` is bytes per second of one
-    circuit."""
+    Colours grow deeper on a logarithmic scale. Neighbouring ranks are drawn as one where there are more than 128.
+    ``circuit_bandwidth`` is bytes per second of one circuit."""
     traffic, ranks = assignment.traffic, assignment.traffic.ranks
     block = -(-ranks // MOST_CELLS)
     granted = assignment.circuits
@@ -168,8 +168,9 @@ def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figur
 @canvas.styled
 def group_figure(plan: HybridPlan, circuits: GroupCircuits) -> Figure:
     """Return a figure of the bytes of each pair of ranks beside the mean bytes per second of its circuits, of a placed
-    plan's first groups (rows send, columns receive) and of what they send on to the next one; crosses mark pairs with
-    traffic and no circuit. Shown are at most four groups and at most 48 ranks, but one whole group at least."""
+    plan's first groups (rows send, columns receive) and of what they send on to the next one; model parallelism (within
+    a group) and data parallelism (to the next group) have a colour each, and crosses mark pairs with traffic and no
+    circuit. Shown are at most four groups and at most 48 ranks, but one whole group at least."""
     k = plan.k
     groups = max(1, min(plan.groups, _MOST_GROUPED // k, _MOST_GROUPS))
     whole = groups == plan.groups
@@ -238,8 +239,9 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figur
 
 
 def _matrix(axes: Axes, title: str, values: Floats, words: Callable[[float], str], ground: _Ground) -> None:
-    """Draw ``values`` [row, column] on ``axes``, rows downwards, as opacity on a logarithmic scale, at most six decades
-    below the largest; nothing where 0. ``words`` writes a value as text beside the colour scale."""
+    """Draw ``values`` [row, column] on ``axes``, rows downwards, as opacity on a logarithmic scale, from the largest
+    down to the smallest above 0, at least one decade and at most six; nothing where 0. ``words`` writes a value as text
+    beside the colour scale."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FixedLocator, MaxNLocator

@@ -267,7 +267,9 @@ class PricedExchange:
 
     def refusal(self, kind: Kind, *, in_network: bool, stride: int) -> str | None:
         """Return the reason, in words, that the method does not serve a kind of collective of gradients on a fabric;
-        None where it does.
+        None where it does. A fabric that adds up light serves optical methods alone, and these no other fabric; a
+        reduce-scatter is served by codecs around a ring and by narrow formats in blocks alone, a method of two levels
+        needs groups of neighbouring ranks.
 
         Args:
             kind: of the collective that it stands for, all-reduce or reduce-scatter.
@@ -459,7 +461,9 @@ def ring_codec_of(method: ExchangeMethod) -> methods.RingCodecExchange:
 
 def bits_by_terms(entry: CodecProfile) -> tuple[tuple[int, float], ...]:
     """Return the bits of a coded value by the number of gradients in a sum: pairs (number of summed gradients, bits),
-    ascending. Where sums were not profiled, the one pair of a single gradient."""
+    ascending. Each is the bits of a single gradient's value, over all gradients that were profiled, times how much
+    larger a sum of so many was at the step where sums were profiled. Where sums were not profiled, the one pair of a
+    single gradient."""
     one = _BITS / entry.whole.ratio
     # Sums are measured at one step; how much larger they are than single gradients holds for all.
     return tuple((terms, one * entry.sums[1] / ratio) for terms, ratio in sorted(entry.sums.items())) or ((1, one),)

@@ -129,7 +129,7 @@ def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tu
     """Return the networks of :func:`networks` at equal bandwidth a rank, or of at most the power or the price of the
     electrical ring with that bandwidth, each with the most bandwidth, tried up to about 360 times as much, that costs
     no more; and, by name, the reasons of networks that are left out because a part has no such figure or they cost more
-    at any bandwidth.
+    at any bandwidth tried, down to 1/256 of that given.
 
     Args:
         ranks: ranks of each network.

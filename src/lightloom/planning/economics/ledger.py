@@ -186,9 +186,10 @@ class ClusterLedger:
         return self.bill.static_power
 
     def to_json(self) -> Document:
-        """Return the ledger as a document, per rank and in SI units: the name of the ``cluster``, the bill part by part
-        with its totals, then the totals ``watts_of_boards_per_rank``, ``watts_of_hosts_per_rank`` and
-        ``watts_of_fabric_per_rank``."""
+        """Return the ledger as a document, per rank and in SI units: the name of the ``cluster``, the bill as
+        :meth:`Bill.to_json` writes it (``parts`` and totals such as ``dollars_per_rank``, each with ``value``, ``low``,
+        ``high`` and what is missing or assumed), then the totals ``watts_of_boards_per_rank``,
+        ``watts_of_hosts_per_rank`` and ``watts_of_fabric_per_rank``."""
         return {
             "cluster": self.name,
             **self.bill.to_json(),
@@ -380,7 +381,8 @@ class StepEnergy:
 
     @cached_property
     def total(self) -> Total:
-        """Sum of the joules of compute, host, transmission and interface, with its range and what it leaves out."""
+        """Sum of the joules of compute, host, transmission and interface, with its range and what it leaves out;
+        unknown where something is missing and all that is known is 0."""
         return summed("energy", (self.compute, self.host, self.transmission, self.interface))
 
     @property
@@ -430,8 +432,8 @@ class StepLedger:
 
     @cached_property
     def energy(self) -> StepEnergy:
-        """Joules of the step over all ranks: the static power of boards, hosts and fabric for the seconds of the step,
-        and what sending adds."""
+        """Joules of the step over all ranks: the static power of boards (``compute``), hosts (``host``) and fabric
+        (``interface``) for the seconds of the step, and what sending adds (``transmission``)."""
         cluster = self.cluster
         return StepEnergy(
             compute=self._drawn(cluster.boards.static_power),
@@ -592,7 +594,8 @@ def ledger_rows(ledgers: Mapping[str, StepLedger], run: str = "step") -> list[tu
 
 def ledger_notes(ledgers: Mapping[str, StepLedger]) -> Iterator[str]:
     """Yield lines of text for what the ledger of every place leaves out, counts at a limit or takes without an
-    interval, for what its bill notes, and last for what is assumed; ``ledgers`` are by name of the place."""
+    interval, for what its bill notes, place by place, and last for what is assumed of all; ``ledgers`` are by name of
+    the place."""
     for place, step in ledgers.items():
         missing = dict.fromkeys((*step.cluster.dollars.missing, *step.energy.missing))
         if missing:

@@ -350,7 +350,8 @@ class StagedOperations:
 
     def _micro_batch(self, strategy: Strategy) -> tuple[list[Payload], Sends]:
         """Return the collectives of a step of ``strategy`` by part (:func:`payloads`), and what its stages send each
-        other for one micro-batch."""
+        other for one micro-batch: seconds, bytes of a rank's link, and bytes that a tensor group gathers from slices
+        afterwards."""
         sends = stage_sends(self._job, Strategies.of(strategy), exchange_seconds(self._job, strategy.algorithm))
         return payloads(self._job, strategy, self._by_unit), sends
 
@@ -413,8 +414,9 @@ class StagedOperations:
         return uses
 
     def _gather(self, now: _Pass, unit: int, after: tuple[int, ...]) -> tuple[int, ...]:
-        """Add the gathers of a unit's sharded parameters in a pass, after the operations at ``after``; return the place
-        of the one that the unit waits for, empty without any."""
+        """Add the gathers of a unit's sharded parameters in a pass (``unit``: number within the chunk, from 0; gathered
+        again for a backward pass), after the operations at ``after``; return the place of the one that the unit waits
+        for, empty without any."""
         part = f"{'gather' if now.forward else 'regather'} of {_which(unit)}"
         return now.collectives(f"parameters of unit {unit}, chunk {now.chunk}", part, *after)
 

@@ -58,8 +58,8 @@ def _part_bytes(job: Job, strategy: Strategy, step: PipelinedStep) -> dict[str, 
 
 def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
     """Return the interval with the bytes that its part of the step sends as the detail ``bytes``: those of its chunk or
-    stage, times the interval's share of the part; as it is where the part is not in ``nbytes``, which has lists by
-    chunk or stage."""
+    stage, times the interval's detail ``share`` of the part (1 without it); as it is where the part is not in
+    ``nbytes``, which has lists by chunk or stage."""
     part = interval.details.get("part")
     if part not in nbytes:
         return interval
@@ -69,7 +69,8 @@ def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
 
 def _memory_counter(plan: Plan, timeline: Timeline) -> Counter:
     """Return the bytes that a rank of the fullest stage holds over time, with the plan's memory as its peak:
-    activations come with forward passes and go with backward passes; constant for placed plans."""
+    activations come at the start of forward passes and go at the end of backward passes, on top of what is held
+    throughout; constant for placed plans."""
     name, end = "memory of the fullest rank (bytes)", timeline.step_time
     if not isinstance(plan.choice, Strategy) or not isinstance(plan.step, StrategyStep):
         return Counter(name, (0.0, end), (plan.memory, plan.memory))
