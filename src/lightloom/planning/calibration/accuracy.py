@@ -354,7 +354,8 @@ def calibration_of(
 ) -> calibrated.Calibration:
     """Return the calibration that a fit to rows gives: the parameters with their priors, spreads and covariance, the
     noise of the fit, the scatter of ``errors``, and ``statistics`` as the cross-validated errors, in ten folds or as
-    many as there are rows. Its description reads "ACCELERATOR, calibrated on the 55 steps of TABLE".
+    many as there are rows. Its description reads "ACCELERATOR, calibrated on the 55 rows of TABLE" for measured steps,
+    else "... on 55 operators of TABLE" by the kind of rows.
 
     Args:
         accelerator: a name of the catalog, or a YAML file.

@@ -39,8 +39,8 @@ class Fit:
 
 
 def prior_fit(priors: Priors) -> Fit:
-    """Return the priors as a fit: their natural logarithms, a diagonal covariance of their spreads, and the noise that
-    is assumed before any row, 0.05."""
+    """Return the priors as a fit: their natural logarithms, a diagonal covariance of the squares of their spreads, and
+    the noise that is assumed before any row, 0.05."""
     return Fit(priors.center, np.diag(priors.spread**2), NOISE)
 
 

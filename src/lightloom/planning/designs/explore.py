@@ -561,7 +561,7 @@ def _task_key(model: str, task: Task) -> str:
 
 
 def _result(task: Task, row: Document) -> Bounded | Evaluated:
-    """Return the result that a journal's row holds, where None stands for infinite; a bounded design comes without its
-    worth."""
+    """Return the result of a task, with the task's design, that a journal's row holds, where None stands for infinite;
+    a bounded design comes without its worth."""
     stored: Document = {name: inf if value is None else value for name, value in row.items()}
     return (Bounded if "least_time" in stored else Evaluated)(design=task.design, **stored)

@@ -97,8 +97,9 @@ class Site(Config):
         return tuple(f"{text}, {SOURCES[name]}" for name, text in self.texts().items() if name in self.defaults)
 
     def to_json(self) -> dict[str, object]:
-        """Return the inputs by name in SI units, with ``sources``, by name: ``given`` for inputs that were stated, else
-        the source of the default."""
+        """Return the inputs by name in SI units, with ``sources``, by name: ``given`` for inputs that were stated, and
+        the source of the default for those of pue, electricity, amortisation and maintenance that were not; others have
+        none."""
         return self.model_dump(mode="json") | {"sources": {**SOURCES, **dict.fromkeys(self.model_fields_set, "given")}}
 
     @property

@@ -139,7 +139,7 @@ def _library_line(prices: LibraryPrices, kind: Kind, nbytes: float) -> Line:
 
 
 def pair_line(schedule: Schedule, fabric: Fabric) -> Line:
-    """Return the time model of a message between two ranks while the schedule runs: the mean rate over all bytes the
+    """Return the time model of a message between two ranks while the schedule runs: the mean rate over all bytes, the
     mean latency over all messages, the bytes of a message (the schedule's chunk), and as ``spread`` the share of
     messages whose time differs from that model by more than a thousandth; an infinite rate and no latency for a
     schedule without rows.
@@ -335,8 +335,9 @@ def step_traces(
         step: its simulated step.
 
     Raises:
-        UnsupportedError: the step has what neither traces nor a simulator of messages can say, as a placed plan or an
-            exchange method; the line names it.
+        UnsupportedError: the step has what neither traces nor a simulator of messages can say, such as a placed plan,
+            an exchange method, context groups, circuits set anew within the step or a step by the equations of a paper;
+            the message names it.
     """
     if isinstance(step, BroadcastStep):
         raise UnsupportedError("a step by DaDianNao's equations has no schedules: expected no --cost-model paper")
