@@ -116,7 +116,7 @@ def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]
 
     Raises:
         UnknownNameError: ``mtbf`` names neither a part of the bill nor a group.
-        ConfigError: ``mtbf`` names a group and a part of it.
+        ConfigError: ``mtbf`` names a group and a part of it, or ``all`` before a part.
     """
     if log is None:
         causes = _causes_of_parts(bill)
@@ -155,12 +155,13 @@ def _with_stated_time(causes: list[Cause], name: str, seconds: float, bill: Bill
     """Return the causes with the stated mean ``seconds`` between failures of the group or the part ``name``; the list
     may be changed in place.
 
-    For a group, the time is that of all its parts at one rank; it takes the place of the group's causes, or of all
-    causes for ``all``. For a part it is that of one such part, and the cause's rate for a rank is as many times higher
-    as a rank has parts of it in ``bill``, which is None where a log replaces it.
+    For a group, the time is that of all its parts at one rank; it takes the place of the group's causes, or for ``all``
+    of all causes, also of those stated before; a group stated after ``all`` stands beside it. For a part it is that of
+    one such part, and the cause's rate for a rank is as many times higher as a rank has parts of it in ``bill``, which
+    is None where a log replaces it.
 
     Raises:
-        ConfigError: a mean time is stated for a group and for a part of it.
+        ConfigError: a mean time is stated for a group and for a part of it, or for a part after ``all``.
         UnknownNameError: there is no such group, nor such a part.
     """
     group = next((group for group in get_args(Group) if group == name), None)
