@@ -279,10 +279,10 @@ def _matrices(first: int) -> _Rule:
 
 def _summed_batch(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product:
     """Return the product of ``addbmm``, the sum over b of (b, m, k) x (b, k, n), given the shapes of (m, n) and of
-    these two: 2 b m k n FLOPs, factors 1 and 2, sums b k long, and a result (m, n)."""
+    these two: 2 b m k n FLOPs, factors 1 and 2, sums stated as k long, and a result (m, n)."""
     # (m, n) + sum of (b, m, k) x (b, k, n)
     a, b = shapes[1], shapes[2]
-    return Product(2 * math.prod(a) * b[-1], (1, 2), a[0] * a[-1], (a[-2], b[-1]))
+    return Product(2 * math.prod(a) * b[-1], (1, 2), a[-1], (a[-2], b[-1]))
 
 
 def _linear(_word: str, shapes: Sequence[Shape], _result: Shape | None, _values: Sequence[object]) -> Product:
