@@ -24,8 +24,9 @@ from lightloom.planning.pricing.job import Job
 
 
 def method_between(job: Job) -> PricedExchange | None:
-    """Return the first of the job's exchange methods that has two levels and whose nodes are the groups of the job's
-    fabric, which must be one of parts; None where there is none, and gradients are exchanged as they are."""
+    """Return the first of the job's exchange methods that has two levels and whose nodes have as many ranks as a group,
+    the inside part of the job's fabric (``parts[0]``; the fabric must be one of parts); None where there is none, and
+    gradients are exchanged as they are."""
     size = job.fabric.parts[0].ranks
     methods = (each for each in job.exchanges if isinstance(each.method, TwoLevelExchange) and each.method.node == size)
     return next(methods, None)
@@ -43,13 +44,14 @@ class ReplicaExchange:
 
     @classmethod
     def of(cls, job: Job) -> Self:
-        """Return the exchange on the part of the job's fabric that joins the groups: by the method of
-        :func:`method_between` where there is one, else of gradients as they are. Its line (seconds of no bytes, seconds
-        more for each byte) runs through the seconds, with circuits in place, of an all-reduce of no bytes and of one of
-        the whole model's gradients, each by the cheapest algorithm.
+        """Return the exchange on the part of the job's fabric that joins the groups (``parts[1]``), among all its
+        ranks: by the method of :func:`method_between` where there is one, its level between nodes alone, else of
+        gradients as they are. Its line (seconds of no bytes, seconds more for each byte) runs through the seconds, with
+        circuits in place, of an all-reduce of no bytes and of one of the whole model's gradients (all parameters times
+        the settings' bytes of a gradient), each by the cheapest algorithm.
 
         Raises:
-            UnsupportedError: the part has no algorithm for it.
+            UnsupportedError: the part has no algorithm for this all-reduce.
         """
         assert isinstance(job.pricing, GroupPrices)
         between, method = job.fabric.parts[1], method_between(job)
@@ -63,10 +65,11 @@ class ReplicaExchange:
         return cls(nothing, (seconds - nothing) / whole)
 
     def granted(self, plan: HybridPlan, job: Job) -> GroupCircuits:
-        """Return the circuits that are granted to one group inside its part, and besides a pipe from every device to
-        its counterpart in the next group (destinations k and above) whose rate and latency make the plan's exchange, a
-        ring of 2 (groups - 1) steps, take as long as this one. Each pipe has a port and an entry of its own, numbered
-        after those inside. ``plan`` has at least two groups, on the parts of the fabric of ``job``."""
+        """Return the circuits that are granted to one group inside its part, followed by k pipes, one from each device
+        d to its counterpart in the next group (destination k + d). The rate of these (bytes per second, the same in
+        every hold) and their latency make the plan's exchange, a ring of 2 (groups - 1) steps, take as long as this
+        one. Each has a port and an entry of its own, numbered after those inside. ``plan`` has at least two groups, on
+        the parts of the fabric of ``job``."""
         inside = grant(replace(plan, groups=1), job.fabric.parts[0])
         steps, own = 2 * (plan.groups - 1), np.arange(plan.k)
         rate = steps / plan.groups / self.per_byte

@@ -64,8 +64,9 @@ class PlacedChoice(NamedTuple):
 
     @property
     def group(self) -> PlacedChoice:
-        """Choice with this one's micro-batch as its whole batch, quantum and most parts 0 and ratio 1: equal for all
-        choices whose groups run alike, however operators are cut and gradients coded."""
+        """Choice that keeps k, l and recomputation, with the micro-batches of all groups together as its whole batch (l
+        times ``samples``), one micro-batch, quantum and most parts 0 and ratio 1: equal for all choices whose groups
+        run alike, however operators are cut and gradients coded."""
         samples = self.l * self.samples
         return self._replace(quantum=0.0, global_batch=samples, most_exchanging=0, ratio=1.0, micro_batches=1)
 
@@ -92,11 +93,12 @@ def placed_on(fabric: Fabric) -> Fabric:
 
 def peers(fabric: Fabric) -> int:
     """Return the degree D, the number of ranks that one rank can hold circuits to at once, the next group's counterpart
-    included: on a WDM ring 17 or, where it has fewer, the transceivers of a rank; on other circuits their number; all
-    ranks of a packet fabric. Of a fabric of parts the inside one counts.
+    included: on a WDM ring 17 or, where it has fewer, the transceivers of a rank; on other circuits the channels of a
+    rank; on a packet fabric the number of all its ranks. Of a fabric of parts the inside one counts.
 
     Raises:
-        UnsupportedError: placed plans are not simulated on this kind of fabric.
+        UnsupportedError: placed plans are not simulated on this kind of fabric: not any two ranks can send to each
+            other, or packets pass no ports of a rank's own.
     """
     fabric, ends = placed_on(fabric), np.arange(2)
     if not fabric.any_pair or not (fabric.exclusive or fabric.ports(ends, 1 - ends)):
@@ -160,13 +162,14 @@ class PlacedRows:
 def placed_space(
     fabric: Fabric, batches: Iterable[int], quanta: Iterable[float], ratios: Iterable[float] = (1.0,)
 ) -> tuple[PlacedRows, int]:
-    """Return placed plans with every k that divides the ranks, and how many are refused because no two devices of a
-    group may communicate. Batches that the groups do not divide are left out and not counted. On a fabric of parts, k
-    is the number of ranks inside.
+    """Return placed plans with every k that divides the ranks, and how many more (rows, not values of k) are refused
+    because no two devices of a group may communicate. Batches that the groups do not divide are left out and not
+    counted. On a fabric of parts, k is the number of ranks inside.
 
     Each k and batch comes with every quantum, ratio and limit on the parts of operators that read all of their input
     (:func:`exchanging`), with one micro-batch and no recomputation. With one device a group nothing is cut, and one
-    group exchanges nothing with others: such rows come with the first quantum, or with ratio 1, only.
+    group exchanges nothing with others: such rows come with the first quantum, or with ratio 1, only. Rows are ordered
+    by k, batch, quantum, limit and ratio, each in the order given, the last fastest.
 
     Args:
         fabric: whose ranks run the plans.
@@ -195,11 +198,12 @@ def placed_space(
 
 def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRows:
     """Return the rows once more with each number of micro-batches and each recomputation, without the unchanged rows
-    themselves unless something is pinned.
+    themselves unless something is pinned: row after row, numbers of micro-batches ascending, "none" before "full".
 
     Micro-batches are powers of two that divide a group's batch, at most 64; recomputation is "none" or "full". ``pins``
-    has the keys ``micro_batches`` (number), ``micro_batch`` (samples) and ``recomputation``; what is not None is the
-    only choice.
+    must have the keys ``micro_batches`` (number of micro-batches of a step), ``micro_batch`` (samples of one) and
+    ``recomputation``; what is not None is the only choice, and may be no power of two and above 64. Rows whose group's
+    batch a pinned number does not divide are left out.
     """
     made, pinned = [], any(pins[name] is not None for name in ("micro_batches", "micro_batch", "recomputation"))
     for row in map(rows.__getitem__, range(len(rows))):
@@ -216,7 +220,7 @@ def smaller(rows: PlacedRows, pins: Mapping[str, int | str | None]) -> PlacedRow
 def exchanging(within: Reach, k: int) -> list[int]:
     """Return the limits to try on the parts of operators that read all of their input, ascending and distinct: 1 (none
     is cut), 2, half of the devices that may all send to one another within the reach, and all of those, of ``k``
-    devices in a group.
+    devices in a group; halves are rounded down, and none exceeds the number of these devices. One device gives 1 alone.
 
     The partition exchanges as few bytes in all as it can, but the makespan waits for activations alone, so that a
     tighter limit may be faster.
@@ -272,13 +276,14 @@ class PartTable:
         """Return two arrays [rows, cuts, splits]: the number of parts that each possible split of an operator would
         give, and the size of the dimension that it divides. Operators that are cut alike share one entry along "cuts".
 
-        The parts are as many as quanta fit into the operator's seconds, at most k, the size of the dimension and, for
-        splits whose parts read all of the input, the row's limit; rounded down to a power of two; 0 where the operator
-        has no such dimension, or fewer splits than others.
+        The parts are as many as whole quanta of the row fit into the operator's seconds, at least 1 (a quantum of 0
+        gives k) and at most k, the size of the dimension and, for splits whose parts read all of the input, the row's
+        limit; rounded down to a power of two; both are 0 where the operator has no such dimension, or fewer splits than
+        others.
 
         Args:
             rows: placed plans.
-            forward: seconds of every operator, undivided: [rows, operators].
+            forward: seconds of every operator's forward pass, undivided: [rows, operators].
         """
         forward = forward[:, self._first]
         wish = np.where(
@@ -292,10 +297,11 @@ class PartTable:
         return _power_of_two(parts), sizes
 
     def parts(self, rows: PlacedRows, times: OperatorTimes) -> CutOperators:
-        """Return the number of parts into which rows cut each operator, 0 for inputs, with the least seconds of a part
-        and the least total seconds of all parts, each as (forward, backward with what is repeated), [rows, operators]:
-        those of the whole operator where it is not cut; of splits with equally many parts, which the partition chooses
-        among by what they exchange, the shortest counts."""
+        """Return how rows cut each operator, in columns [rows, operators]: ``parts``, the most parts that any of its
+        splits gives, 1 where it is not cut and 0 for inputs; and lower bounds ``least`` (seconds of the shortest part)
+        and ``total`` (seconds of all parts together), each as (forward, backward with what is repeated). The seconds
+        are those of the whole operator where it is not cut; of splits with equally many parts, which the partition
+        chooses among by what they exchange, the smallest of each counts."""
         whole = times.kernels(rows.samples, rows.recomputation)
         ways, sizes = self.ways(rows, whole[0])
         most: Ints = ways.max(axis=2, initial=1)
@@ -314,10 +320,11 @@ class PartTable:
 
     def part_seconds(self, times: OperatorTimes, samples: int, recomputation: str) -> PartSeconds:
         """Return a function of an operator's index, a split and a number of parts that gives the seconds of each part:
-        [parts, 2], forward and backward with what is repeated; the split must be one of those of the operator's kind.
+        [parts, 2], forward and backward with what is repeated; the split must be one of those of the operator's kind
+        (ValueError otherwise).
 
         Args:
-            times: of the model's operators.
+            times: times of the model's operators.
             samples: samples of a micro-batch.
             recomputation: its name, "none" or "full".
         """
@@ -341,11 +348,11 @@ class PartTable:
     def _seconds(
         self, times: OperatorTimes, cut: Ints, split: Ints, parts: Ints, samples: Ints
     ) -> tuple[Floats, Floats]:
-        """Return the seconds forward, and backward without what is repeated, of the smallest and of the largest part
-        (in this order) of each entry: [entries, 2] each.
+        """Return the seconds forward, and the seconds backward without what is repeated, of parts of operators: two
+        arrays [entries, 2], of the smallest part of each entry and of its largest. Sizes of parts differ by at most 1.
 
         Args:
-            times: of the model's operators.
+            times: times of the model's operators.
             cut: index of the operator among those that are cut differently: [entries].
             split: index of one of its splits: [entries].
             parts: number of parts: [entries].
@@ -406,5 +413,6 @@ def distinct(job: Job, table: PartTable, rows: PlacedRows) -> PlacedRows:
 
 
 def blocks(count: int, size: int = 256) -> list[Ints]:
-    """Return row numbers 0 to count - 1 in blocks of at most ``size``, which bound the memory of an array."""
+    """Return row numbers 0 to count - 1 in consecutive blocks, one array each, of at most ``size``, which bound the
+    memory of an array."""
     return [np.arange(begin, min(begin + size, count)) for begin in range(0, count, size)]
