@@ -84,9 +84,11 @@ def _tensor_exchanges(columns: OperatorColumns, rows: Strategies, axis_times: Ax
     """Return the seconds of every operator's collectives in tensor groups, for one forward and one backward pass of a
     micro-batch, nothing repeated, as (forward, backward): each [rows, operators]; 0 where tp is 1. Outputs of
     row-parallel layers and embeddings are all-reduced forward, gradients of the inputs of column-parallel layers
-    backward; with sequence parallelism they are reduce-scattered one way and gathered the other. Layers split by
-    neurons gather their input both ways and reduce-scatter its gradient. ``columns`` are the operators, or one of each
-    sort; ``axis_times`` returns, for an axis, the function that gives the seconds of collectives in its groups."""
+    backward. With sequence parallelism outputs of the former are reduce-scattered forward and their gradients gathered
+    backward, inputs of the latter gathered forward and their gradients reduce-scattered backward. Layers split by
+    neurons gather their input in both passes and reduce-scatter its gradient, without sequence parallelism alone.
+    ``columns`` are the operators, or one of each sort; ``axis_times`` returns, for an axis, the function that gives the
+    seconds of collectives in its groups."""
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     there, back = np.zeros_like(output), np.zeros_like(output)
     at, behind, gathered = (columns.where(name) for name in ("forward", "backward", "gathered"))
@@ -115,15 +117,17 @@ def _expert_exchanges(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, axis_times: AxisTimes, *, sharing: bool
 ) -> PassExchanges:
     """Return the seconds of the all-to-alls that dispatch and combine tokens in expert groups, as (forward, backward),
-    one array [rows, operators] for both; 0 where ep is 1. With sequence parallelism each rank of a tensor group sends
-    its slice of the tokens, else all of them.
+    one array [rows, operators] for both, as the gradients take the same ways back: of the whole input of operators that
+    dispatch and the whole output of those that combine; 0 where ep is 1. With sequence parallelism each rank of a
+    tensor group sends its 1 / tp of these bytes, else all of them.
 
     Args:
         columns: the operators, or one of each sort.
         rows: strategies.
         fabric: where they run.
         axis_times: returns, for an axis, the function that gives the seconds of collectives in its groups.
-        sharing: whether bytes count as often as there are interleaved groups on the same wavelengths.
+        sharing: whether bytes count as often as there are interleaved groups on the same wavelengths
+            (:func:`interleaved`).
     """
     output, read = columns.outputs(rows.samples, rows.cp), columns.inputs(rows.samples, rows.cp)
     either_way = np.zeros_like(output)
@@ -168,8 +172,8 @@ def distance(fabric: Fabric, stride: Ints) -> Ints:
 
 
 def interleaved(fabric: Fabric, stride: Ints, sharing: bool) -> Floats:
-    """Return how many interleaved groups of this stride divide the same channels of the fabric: [rows], as ``stride``;
-    1 without ``sharing``."""
+    """Return how many interleaved groups of this stride divide the same channels of the fabric, by which their bytes
+    are multiplied: [rows], as ``stride``; 1 without ``sharing``."""
     return fabric.channel_sharing(stride).astype(np.float64) if sharing else np.ones(len(stride))
 
 
@@ -185,7 +189,7 @@ def served(
         algorithm: index in ``algorithms``: [rows].
         ranks: ranks of a group: [rows].
         stride: distance between neighbouring ranks of a group: [rows].
-        exchange: number of the method of exchanging gradients, 0 for none: [rows].
+        exchange: number of the method of exchanging gradients, from 1, 0 for gradients as they are: [rows].
     """
     groups, row = unique_groups(algorithm, ranks, stride, exchange)
     refusals = [pricing.refusal(kind, algorithms[name], count, sent, away) for name, count, away, sent in groups]
@@ -194,7 +198,8 @@ def served(
 
 def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) -> tuple[list[Group], Ints]:
     """Return the distinct groups as tuples (algorithm, ranks, stride, exchange), and for each row the index of its own
-    group among them: [rows]. The columns, [rows] each, are broadcast against each other."""
+    group among them: [rows]. The columns, [rows] each, are broadcast against each other; algorithm and exchange are
+    indices."""
     columns = np.broadcast_arrays(algorithm, ranks, stride, exchange)
     if len(columns[0]) == 1:
         (group,) = zip(*(column.tolist() for column in columns), strict=True)
@@ -295,10 +300,12 @@ class ReplicaPrices:
 
     def exchanges(self, held: Floats, first: Floats, units: Ints, by_unit: Mask | None = None) -> ReplicaExchanges:
         """Return the seconds of all exchanges between replicas: ``first`` and ``other``, in every pass, of the first
-        unit of each chunk and of another one, [rows, chunks]; ``gather``, once a step, [rows, stages]; ``exchange`` of
-        gradients once a step, [rows, stages], or [rows, chunks] where the settings overlap gradients with passes;
-        ``unit_exchange``, None unless they do, and infinite in its first units for rows whose method waits for the
-        whole backward pass.
+        unit of each chunk and of each other one on average, as (gather, regather backward, scatter), each [rows,
+        chunks], 0 unless gradients or parameters are exchanged in every pass; ``gather`` of parameters once a step
+        (ZeRO-1, and ZeRO-2 that exchanges once a step), [rows, stages]; ``exchange`` of gradients once a step, [rows,
+        stages], or [rows, chunks] where the settings overlap gradients with passes; ``unit_exchange``, the same unit by
+        unit, None unless the settings overlap, and infinite in its first units for rows of ``blocking``, whose method
+        waits for the whole backward pass.
 
         Args:
             held: number of parameters of each chunk, first those that all replicas hold, then those of experts: [2,
@@ -328,10 +335,10 @@ class ReplicaPrices:
         return ReplicaExchanges(*in_passes, gather, after_pass, UnitGradients(of_first, of_other))
 
     def _gradients(self, held: Floats) -> Floats:
-        """Return the seconds of the exchange of gradients once a step: [rows, chunks or stages]; 0 in rows that
-        exchange them in every pass (ZeRO-3, and ZeRO-2 by micro-batch), and with hybrid sharding only the all-reduce of
-        shares between nodes. ``held`` is the number of parameters, of all replicas and of experts: [2, rows, chunks or
-        stages]."""
+        """Return the seconds of the exchange of gradients once a step: [rows, chunks or stages]: an all-reduce without
+        sharding, a reduce-scatter with ZeRO-1 and ZeRO-2 by step, with hybrid sharding only the all-reduce of shares
+        between nodes; 0 in rows that exchange them in every pass (ZeRO-3, and ZeRO-2 by micro-batch). ``held`` is the
+        number of parameters of each chunk or stage, of all replicas and of experts: [2, rows, chunks or stages]."""
         rows, settings = self.rows, self.settings
         seconds: Floats = np.zeros_like(held[0])
         in_pass, once = self.groups
@@ -371,14 +378,15 @@ class ReplicaPrices:
     def _add(
         self, kind: Kind, groups: tuple[Groups, Groups], held: Floats, chosen: Mask, size: int, seconds: Floats
     ) -> None:
-        """Add to ``seconds`` [rows, ...], in place, those of a collective among replicas of what all hold and one among
-        replicas of experts.
+        """Add to ``seconds`` [rows, ...], in place, those of a collective among replicas of what all hold and one after
+        it among replicas of experts, each where the group has more than one rank. Bytes are those of the whole vector,
+        ``held`` times ``size``.
 
         Args:
-            kind: of the collective.
+            kind: kind of the collective.
             groups: groups of both, in this order.
             held: number of parameters of both: [2, rows, ...].
-            chosen: rows that have the collective: [rows].
+            chosen: mask of the rows that have the collective; others stay as they are: [rows].
             size: bytes for each parameter.
             seconds: changed in place.
         """
@@ -404,8 +412,9 @@ def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Gro
 
 
 def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
-    """Return the seconds by which gathers of parameters prolong a chunk's forward pass of a micro-batch: [rows,
-    chunks].
+    """Return the seconds by which gathers of parameters prolong a chunk's forward pass of a micro-batch: the whole
+    gather of the first unit, and of each other unit what the computing of the unit before it (1 / units of the pass)
+    cannot hide: [rows, chunks].
 
     Args:
         beside: the forward pass without these gathers.
@@ -417,7 +426,9 @@ def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> F
 
 def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
     """Return the seconds by which gathers of parameters and reduce-scatters of gradients prolong a chunk's backward
-    pass of a micro-batch, which takes the units in the opposite order: [rows, chunks].
+    pass of a micro-batch, which takes the units in the opposite order: the gather of the last unit, the reduce-scatter
+    of the first, and between them what the computing of one unit (1 / units of the pass) cannot hide of the next unit's
+    gather and the last one's reduce-scatter: [rows, chunks].
 
     Args:
         beside: the backward pass without these exchanges.
@@ -432,11 +443,12 @@ def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> 
 
 
 def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> tuple[Floats, Floats, Floats]:
-    """Return three arrays [rows, chunks] on the exchange of each chunk's gradients: seconds beside its last backward
-    pass, seconds after it, and the share of that pass beside which the former run.
+    """Return three arrays [rows, chunks] on the exchange of each chunk's gradients: seconds of exchange beside its last
+    backward pass, seconds after it, and the share of that pass beside which the former run, 1 - 1 / units: all units
+    but the first, whose gradients are ready last.
 
-    Where unit by unit would expose more, or a chunk has one unit, all of it is after the pass; all three are 0 where
-    gradients are never exchanged unit by unit.
+    Where unit by unit would expose more, or a chunk has one unit, all of it is after the pass, and the other two are 0;
+    all three are 0 where gradients are never exchanged unit by unit.
 
     Args:
         beside: the backward pass.
@@ -460,7 +472,7 @@ def shares(rows: Strategies, held: Floats, sharers: Ints) -> Floats:
         rows: strategies.
         held: number of parameters that a rank holds, of all replicas and of experts: [2, rows, stages].
         sharers: number of replicas among which each parameter's state is shared out: [rows]. Experts, which only every
-            ep-th replica holds, are shared out among the 1 / ep of these, at least one.
+            ep-th replica holds, are shared out among ``sharers`` / ep of them, rounded down, at least one.
     """
     kept: Floats = held[0] / sharers[:, None] + held[1] / np.maximum(sharers // rows.ep, 1)[:, None]
     return kept
@@ -474,8 +486,8 @@ def shares(rows: Strategies, held: Floats, sharers: Ints) -> Floats:
 
 
 def has_ring(fabric: Fabric, cp: Ints, tp: Ints) -> Mask:
-    """Return a mask of the rows whose cp is 1, or whose context groups are a part of a fabric on which any two ranks
-    can send to each other: [rows]."""
+    """Return a mask of the rows whose cp is 1, or whose context groups (cp ranks that lie tp apart) are a part of the
+    fabric, where any two of its ranks can send to each other: [rows]."""
     groups = cp, distance(fabric, tp)
     first, row = first_rows(groups)
     served = [
@@ -489,8 +501,9 @@ def ring_waits(
     columns: OperatorColumns, rows: Strategies, fabric: Fabric, times: tuple[Floats, Floats], *, sharing: bool
 ) -> PassExchanges:
     """Return the seconds that attention waits in one pass of a micro-batch for blocks of keys and values that go around
-    its context group, forward and backward, each [rows, operators]; 0 where cp is 1 and for other operators. Nothing is
-    repeated.
+    its context group, forward and backward, each [rows, operators]; 0 where cp is 1 and for other operators. A pass
+    computes on cp blocks and waits cp - 1 times for what a send takes longer than computing on one; backward a send
+    carries the gradients too, twice the bytes, and those go one step further at the end. Nothing is repeated.
 
     Args:
         columns: the operators.
@@ -515,7 +528,8 @@ def ring_waits(
 
 def block_send(columns: OperatorColumns, rows: Strategies, fabric: Fabric, *, sharing: bool) -> tuple[Floats, Floats]:
     """Return the seconds of sending a rank's block of keys and values to the next rank of its context group, without
-    latency, [rows, operators], infinite where the fabric has no such group; and the seconds of latency, [rows].
+    latency, [rows, operators], infinite where the fabric has no such group; and the seconds of latency of one send,
+    [rows], 0 there.
 
     Args:
         columns: the operators.
@@ -557,12 +571,13 @@ def tied_sums(
     tables: Sequence[TiedTable], edges: Ints, rows: Strategies, fabric: Fabric, settings: TrainingSettings, pair: Pair
 ) -> list[TiedSum]:
     """Return one sum for each tied table that at least two stages hold, taken after the last exchange of gradients: the
-    stages that hold it, from 0, the bytes that each of their ranks sends and the seconds, [rows]. All rows must have
-    the same stages and chunks.
+    stages that hold it, from 0; the bytes that each of their ranks sends and the seconds, both [rows]. All rows must
+    have the same stages and chunks.
 
-    A ring of g holders sends 2 (g − 1)/g of a rank's part of the gradients over its slowest pair of neighbours. Where
-    gradients are sharded (from ``zero-2`` on), that part is a share; Megatron's distributed optimizer (``zero-1``) sums
-    all of them.
+    A ring of g holders sends 2 (g − 1)/g of a rank's part of the gradients, the table's parameters / tp, in 2 (g - 1)
+    steps over the least rate and the largest latency among its pairs of neighbours. Where gradients are sharded (from
+    ``zero-2`` on), that part is divided among those that share it too; Megatron's distributed optimizer (``zero-1``)
+    sums all of them.
 
     Args:
         tables: tied tables of the model.
