@@ -645,11 +645,12 @@ class Sends(NamedTuple):
 
 
 def stage_sends(job: Job, rows: Strategies, axis_times: AxisTimes) -> Sends:
-    """Return the seconds of sending the activations of a micro-batch to each chunk from the one before it, the bytes on
-    each rank's link and the bytes that a tensor group gathers afterwards, each [rows, chunks] and 0 for the first
-    chunk: whole or in slices that a tensor group gathers, whichever is faster (whole where channels are divided among
-    axes). All rows must have the same stages and chunks. ``axis_times`` returns, for an axis, the function that gives
-    the seconds of collectives in its groups, here of the gathers."""
+    """Return the sends of a micro-batch's activations to each chunk from the one before it: seconds, with the gather
+    where there is one, the bytes on each rank's link and the bytes that a tensor group gathers afterwards, each [rows,
+    chunks] and 0 for the first chunk. They go whole or in slices of 1 / tp that a tensor group gathers, whichever is
+    faster: whole where no algorithm gathers or where channels are divided among axes, whose tensor groups are busy
+    meanwhile. All rows must have the same stages and chunks. ``axis_times`` returns, for an axis, the function that
+    gives the seconds of collectives in its groups, here of the gathers."""
     combination, row = combinations(rows)
     crossing = job.model.crossing(combination, job.model.chunks(rows)[:-1])
     gathered = crossing.total - crossing.sliced
@@ -678,9 +679,10 @@ def send_rate(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
 
 
 def _faster(rows: Strategies, crossing: Crossing, gathering: Floats, rate: Floats, latency: Floats) -> Sends:
-    """Return the sends to each chunk (seconds with the gathering, bytes on each rank's link and bytes gathered, each
-    [rows, chunks]) the faster way, whole (also where both take as long), where each rank sends all, but of what lies in
-    slices of the sequence its own, or in slices of 1 / tp that are gathered; 0 for the first chunk.
+    """Return the faster sends to each chunk: seconds with the gathering, bytes on each rank's link and bytes gathered
+    (0 where sent whole), each [rows, chunks], 0 for the first chunk. Sent whole (also where both take as long), each
+    rank sends all that crosses, but only its own 1 / tp of what lies in slices of the sequence; in slices, each sends 1
+    / tp of everything and what did not lie in slices is gathered.
 
     Args:
         rows: strategies.
@@ -739,8 +741,9 @@ def stage_times(
 ) -> StageTimes:
     """Return the seconds of each chunk and stage of strategies: of one micro-batch those of passes, their collectives,
     waits and sends, [rows, chunks]; once a step those of the early and late exchange of gradients, [rows, chunks], and
-    of gathers, the exchange at the end, tied tables and the optimizer, [rows, stages]. All rows must have the same
-    number of stages and chunks.
+    of gathers, the exchange at the end (where gradients overlap passes only those that ranks of a tensor group have of
+    their own tokens), tied tables and the optimizer, [rows, stages]. All rows must have the same number of stages and
+    chunks.
 
     Args:
         job: where the strategies run.
@@ -806,9 +809,10 @@ def _passes(job: Job, rows: Strategies, edges: Ints, *, sharing: bool) -> tuple[
 
 
 def _update(job: Job, rows: Strategies, held: Floats) -> Floats:
-    """Return the seconds of the optimizer on the parameters that a rank of each stage owns, those that no operator uses
-    on the first stage: [rows, stages]. ``held`` is the number of parameters, of all replicas and of experts: [2, rows,
-    stages]."""
+    """Return the seconds of the optimizer on the parameters that a rank of each stage owns, its share where replicas
+    share out the optimizer state, from the memory traffic of these alone: [rows, stages]. Parameters that no operator
+    uses are on the first stage. ``held`` is the number of parameters that a rank holds, of all replicas and of experts:
+    [2, rows, stages]; those that no operator uses are not in it."""
     sharers = state_sharers(rows.sharding, rows.replicas, rows.tp, job.fabric.node_ranks)
     updated = shares(rows, held, sharers)
     updated[:, 0] += job.graph.unused_parameters / sharers
@@ -819,9 +823,10 @@ def stage_exchanges(
     job: Job, rows: Strategies, axis_times: AxisTimes, *, sharing: bool = True, by_unit: Mask | None = None
 ) -> StageExchanges:
     """Return the seconds of what the ranks of a stage exchange with each other in strategies of equally many stages and
-    chunks, and of the sums of tied tables among stages; without the blocks of keys and values in context groups. Tensor
-    and expert collectives are those of one pass of a micro-batch, forward and backward, where the backward pass holds
-    what recomputation repeats.
+    chunks, and of the sums of tied tables among stages; without the blocks of keys and values in context groups and the
+    sends between stages; besides, ``held``, the number of parameters of a rank when nothing is sharded. Tensor and
+    expert collectives are those of one pass of a micro-batch, forward and backward, where the backward pass holds what
+    recomputation repeats.
 
     Args:
         job: where the strategies run.

@@ -86,11 +86,13 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
 
 def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """Return the bytes of parameters, gradients, optimizer state and what exchanges of gradients keep, of a rank of
-    each stage: [rows, stages]; with ZeRO-3 and hybrid sharding also units gathered for the moment, and with ZeRO-2 by
-    micro-batch the gradients of the largest unit alone. Parameters that no operator uses lie on the first stage.
+    each stage: [rows, stages]. Included with ZeRO-3 and hybrid sharding are the whole parameters of the largest units
+    that are gathered at one time (one, and as many as the setting ``prefetch`` says) and one's gradients, unless the
+    strategy is data parallelism alone or the accelerator takes parameters in as they are broadcast. With ZeRO-2 by
+    micro-batch gradients count as a rank's share and those of the largest unit. Parameters that no operator uses lie on
+    the first stage.
 
-    Gathered units of data parallelism alone, and on accelerators that take parameters in as they are broadcast, are
-    left out. ``edges`` are the first operators of the chunks and, last, the number of operators.
+    ``edges`` are the first operators of the chunks and, last, the number of operators.
     """
     settings, stages = job.settings, rows.stages
     combination, row = combinations(rows)
@@ -132,11 +134,15 @@ def _flying(rows: Strategies, kept: Floats) -> Floats:
 
 
 def _activations(job: Job, rows: Strategies, edges: Ints) -> tuple[Floats, Floats]:
-    """Return the bytes of activations of each chunk that a rank keeps for each micro-batch in flight, and those that
-    the micro-batch whose pass runs needs besides, at most over the chunk's blocks, of each what is made again or the
-    loss holds, whichever is more, and where neurons are split the whole input of one layer: each [rows, chunks].
-    ``edges`` are the first operators of the chunks and, last, the number of operators. Of what is recomputed nothing is
-    kept; with "full" recomputation the outputs that enter each block are."""
+    """Return two arrays [rows, chunks]: the bytes of activations that a rank keeps of each chunk for each micro-batch
+    in flight, and the bytes that the micro-batch whose pass runs needs besides, the most over the chunk's blocks. Of
+    what is recomputed nothing is kept; with "full" recomputation the outputs that enter each block are. A block needs
+    besides what is made again in its backward pass, or what the loss holds, whichever is more; and where layers are
+    split by neurons, what a rank lacks of one layer's whole input, twice (its gradient too), unless the accelerator
+    computes on broadcasts as they arrive.
+
+    ``edges`` are the first operators of the chunks and, last, the number of operators.
+    """
     model = job.model
     columns, starts = model.sorts, model.starts
     in_slices = (columns["sliced"] == 1) | ((columns["sequenced"] == 1) & rows.sequence_parallel[:, None])
@@ -281,11 +287,13 @@ class _DivisionSearch:
     def best(self) -> Job:
         """Return the job on the division of the least step time found.
 
-        A single axis has all parts without a search. Of several, divisions are priced by schedules in the order of
-        their step at scaled prices, until that is not faster than the best by at least 1 %.
+        A single axis has all channels without a search. Of several, the search goes at scaled prices from equal parts
+        to the best of those that differ by one part moved, until none is better; the divisions estimated on the way are
+        then priced by schedules, in the order of their estimates, until an estimate is above 0.99 of the best step
+        found.
 
         Raises:
-            UnsupportedError: no algorithm serves several axes on any division.
+            UnsupportedError: no algorithm serves several axes on any division tried; the last reason is given.
         """
         parts = self.space.equal()
         if len(parts) == 1:
@@ -309,15 +317,17 @@ class _DivisionSearch:
         return best[1]
 
     def _channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the number of channels of each axis, [axis], that has so many parts of :class:`Divisions`; there must
-        be enough channels for all axes."""
+        """Return the number of channels of each axis, [axis], for ``parts``, how many of the equal parts of all
+        channels (at most 8) each axis has: [axis], rounded down to whole units of the axis, one at least. There must be
+        enough channels for all axes."""
         channels = self.space.channels(parts)
         assert channels is not None  # there are as many as the axes need at least
         return channels
 
     def _estimate(self, parts: tuple[int, ...]) -> float:
-        """Return the seconds of the step at the scaled prices of a division into so many parts for each axis, cached by
-        its channels; infinite, and not cached, where no algorithm serves the axes."""
+        """Return the seconds of the step at the scaled prices of a division that gives each axis so many of the equal
+        parts of the channels, ``parts`` [axis], cached by its channels; infinite, and not cached, where no algorithm
+        serves the axes."""
         channels = self._channels(parts)
         if channels not in self._scaled:
             try:
@@ -397,7 +407,7 @@ def step_seconds(job: Job, rows: Strategies, axis_times: AxisTimes) -> Floats:
 def data_parallel_seconds(job: Job, strategy: Strategy) -> float:
     """Return the step time in seconds of a strategy that is data parallelism alone, as :func:`simulate` finds it where
     circuits are in place. Each exchange has the schedule of its own size; those of one size for all, which
-    :func:`simulate` tries too where an algorithm builds by size, are not tried."""
+    :func:`simulate` tries too where an algorithm builds by size, are not tried, so that the result may be longer."""
     plan, rows = job.data_parallel_plan(strategy), Strategies.of(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
     forward, backward = job.operators.passes(rows.samples, rows.tp, rows.recomputation)
@@ -414,7 +424,8 @@ def _data_parallel(job: Job, strategy: Strategy) -> StrategyStep:
 
     Where one named algorithm builds its schedules by size, it is the fastest of the step in which each exchange has the
     schedule for its size, and of the steps in which all have that for one of these sizes, so that circuits stay; of
-    equal ones that with the least communication.
+    equal ones that with the least communication. ``exchanges`` name the algorithm that the schedule of each exchange's
+    own size has.
     """
     plan = job.data_parallel_plan(strategy)
     price = _free if strategy.dp == 1 else job.pricing.price(strategy.algorithm, strategy.dp, strategy.exchange)
@@ -455,8 +466,8 @@ def _free(kind: Kind, nbytes: float) -> Priced:  # noqa: ARG001 - nothing is exc
 
 def exchange_seconds(job: Job, name: str, uses: list[ExchangeUse] | None = None) -> AxisTimes:
     """Return a function that takes an axis and returns the function that gives the seconds of exchanges on it
-    (:func:`exchange_costs`) by the algorithm ``name`` ("auto" for the cheapest), circuits in place; each collective
-    that it prices is appended to ``uses``, where given."""
+    (:func:`exchange_costs`) in groups like that of the first row, by the algorithm ``name`` ("auto" for the cheapest),
+    circuits in place; each collective that it prices is appended to ``uses``, where given."""
     return exchange_costs(job, name, lambda cost, _: cost.repeated_time, uses)
 
 
@@ -465,8 +476,8 @@ def exchange_costs(
 ) -> AxisTimes:
     """Return a function that takes an axis and returns the function by which columns of exchanges on it are counted, of
     kind, algorithm (ignored), ranks, stride, exchange and bytes: an amount of each collective, in the shape of its
-    bytes, all in groups like that of the first row. It is 0 where nothing is sent or of one rank; on divided channels,
-    each axis is priced on its own share.
+    bytes, all in groups like that of the first row. It is 0 for collectives of no bytes and in groups of one rank; on
+    divided channels, each axis is priced on its own share.
 
     Args:
         job: where they take place.
@@ -508,7 +519,7 @@ def largest_uses(uses: Iterable[ExchangeUse]) -> tuple[ExchangeUse, ...]:
 
 def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | None:
     """Return the joules of sending in a placed plan's step over all ranks, all micro-batches included; None where the
-    fabric states no energy of a bit. On circuits, relayed bytes count once a lightpath.
+    fabric states no energy of a bit. On circuits, relayed bytes count once for each lightpath that they pass.
 
     Args:
         job: where the plan runs.
@@ -532,7 +543,7 @@ def placed_joules(job: Job, step: PlacedStep, ratio: float = 1.0) -> float | Non
 
 def strategy_joules(job: Job, strategy: Strategy, step: StrategyStep) -> float | None:
     """Return the joules of sending in a simulated step of a strategy over all ranks; None where those of any part are
-    not known, as the fabric states no energy of a bit."""
+    not known, as where the fabric states no energy of a bit."""
     if step.result is not None:
         return step.result.sent_joules
     joules = exchange_costs(job, strategy.algorithm, lambda cost, ranks: cost.energy and cost.energy / ranks)
@@ -544,14 +555,15 @@ def _over_all_ranks(
     job: Job, strategy: Strategy, amount: AxisTimes, sends: Callable[[float, int, int], float]
 ) -> float:
     """Return the sum over all ranks of an amount, such as joules or bytes, of everything that a step of stages
-    exchanges.
+    exchanges: collectives of all axes, sends between stages forward and backward, blocks of keys and values and sums of
+    tied tables, over all micro-batches (a smaller last one by its samples).
 
     Args:
         job: where the strategy runs.
         strategy: other than data parallelism alone.
         amount: returns, for an axis, the function that gives the amount of collectives for each of their ranks.
         sends: returns the amount of a send in which so many ranks (second argument) each send so many bytes (first) to
-            the rank at a stride (third).
+            the rank at a stride (third; negative from the last stage back to the first).
     """
     rows = Strategies.of(strategy)
     # The same bytes unit by unit or all at once.
@@ -581,7 +593,7 @@ def sent_and_set(job: Job, strategy: Strategy, step: StrategyStep) -> tuple[floa
 
     Bytes are as few as carry a collective whatever the algorithm: each once where they are added up on their way, else
     those of a ring. Circuits count as set as often as a collective's seconds of reconfiguration hold the fabric's
-    set-up time; those that stand from step to step count as never set.
+    set-up time (the longest of its parts'); those that stand from step to step count as never set.
     """
     setting = max(part.setup_time for part in (job.fabric, *job.fabric.parts))
 
@@ -612,7 +624,8 @@ def sent_and_set(job: Job, strategy: Strategy, step: StrategyStep) -> tuple[floa
 
 def _ring_bytes(job: Job, rows: Strategies) -> float:
     """Return the bytes of keys, values and their gradients that one rank of each stage sends around its context group
-    in a micro-batch, summed over stages; 0 where cp is 1. ``rows`` is a single row."""
+    in a micro-batch, those of a repeated forward pass included, summed over stages; 0 where cp is 1. ``rows`` is a
+    single row."""
     columns, sent = job.model.columns, np.float64(rows.cp[0] - 1)
     nbytes = columns.key_value_bytes(rows.samples, rows.tp, rows.cp)
     passes = sent * (1 + repetitions(columns["in_block"], columns["core"], rows.recomputation)) + 2 * sent + 1
@@ -621,8 +634,8 @@ def _ring_bytes(job: Job, rows: Strategies) -> float:
 
 def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
     """Return the joules of a send in which ``ranks`` ranks each send ``nbytes`` bytes to the rank ``stride`` further
-    on, taken as the mean over all ranks of the fabric as senders; not-a-number where the fabric states no energy of a
-    bit."""
+    on, round the end of the fabric, taken as the mean over all its ranks as senders; 0 for no bytes; not-a-number where
+    the fabric states no energy of a bit."""
     if not nbytes:
         return 0.0
     source = np.arange(job.fabric.ranks)
@@ -635,12 +648,13 @@ def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
 
 
 def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
-    """Return the largest collective of every axis that has one, each as a ``GroupPart`` with its share of the channels,
-    and of the pipeline, as a ``ShiftPart``, what every rank sends to the next stage.
+    """Return, in the order of the division's axes, the largest collective of every axis that has one, each as a
+    ``GroupPart`` with its share of the channels, and of the pipeline, as a ``ShiftPart``, what every rank sends to the
+    next stage (the largest over chunks).
 
     Args:
         job: on divided channels.
-        strategy: that was simulated.
+        strategy: the strategy that was simulated.
         step: its simulated step.
 
     Raises:
@@ -673,9 +687,9 @@ def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
 
 
 def _schedule(job: Job, strategy: Strategy, number: int, step: StrategyStep) -> Schedule | None:
-    """Return the verified schedule of the largest collective of the axis at index ``number`` in the step's division;
-    None where the step has none. For context groups it is the striped ring's all-gather of no bytes, whose way keys and
-    values take."""
+    """Return the verified schedule of the largest collective of the axis at index ``number``, from 0, of the step's
+    division; None where the step has no collective of that axis. For context groups it is the striped ring's all-gather
+    of no bytes, whose way keys and values take."""
     assert step.division is not None and job.shares is not None
     axis, part = step.division.axes[number], step.division.part(number)
     assert part is not None
