@@ -183,9 +183,9 @@ class _Search:
             yield from self._standing([phase for phase in PHASES if phase in active], beside)
 
     def _standing(self, phases: Sequence[Phase], beside: bool) -> Iterator[SwitchedStep]:
-        """Yield the step of every division of the planes that stands in all of ``phases``; none where divisions are
-        more than :data:`MOST_STANDING` (100) or the planes too few. ``beside`` says whether gradients leave beside the
-        last pass."""
+        """Yield the step of every division of the planes, each standing in all of ``phases``, that gives every axis its
+        least and leaves no plane over; none where divisions are more than :data:`MOST_STANDING` (100) or the planes too
+        few. ``beside`` says whether gradients leave beside the last pass."""
         least = self._times.least
         free = self._planes - sum(least.values()) + len(least)
         if free < len(least) or comb(free - 1, len(least) - 1) > MOST_STANDING:
@@ -198,9 +198,9 @@ class _Search:
     def _settings(
         self, segments: Sequence[Sequence[Phase]], active: dict[Phase, tuple[Axis, ...]], beside: bool
     ) -> Settings | None:
-        """Return the division of the planes in each phase of ``segments``, in the order of a step: for the phases of
-        one segment the same, the one of least estimated seconds; None where a segment needs more planes than there are.
-        The last pass keeps the planes that the pipeline has in the other passes.
+        """Return the division of the planes (number by axis) in each phase of ``segments``, phases in the order of a
+        step: for the phases of one segment the same, the one of least estimated seconds; None where a segment needs
+        more planes than there are. The last pass keeps the planes that the pipeline has in the other passes.
 
         Args:
             segments: phases that share a division, a list each.
@@ -246,12 +246,13 @@ class _Search:
         return self._late[key]
 
     def _times_at(self, settings: Settings, phase: Phase) -> tuple[StageTimes, StageTimes]:
-        """Return the times of a micro-batch and of the last one with the division of a phase; axes without planes there
-        have all, which nothing reads."""
+        """Return the times of a micro-batch and of the last one with the division of a phase; axes without planes
+        there, and all axes in a phase without settings, count with all planes."""
         return self._times.times(self._completed(settings.get(phase, {})))
 
     def _completed(self, division: Planes) -> Planes:
-        """Return a division in which axes that it lacks have all planes."""
+        """Return a division of the planes (number by axis) with one entry for each axis of the strategy that exchanges,
+        where axes that ``division`` lacks have all planes of the switch."""
         return {axis: division.get(axis, self._planes) for axis in self._times.axes}
 
     def stages(self, settings: Settings, *, beside: bool) -> PipelinedStep:
@@ -372,8 +373,8 @@ class RegrantedStep(PlacedStep):
 
     @property
     def grants(self) -> int:
-        """Number of holds that the step goes on for, which is the most grants that it can have: where nothing waits,
-        circuits stay."""
+        """Number of holds that the step goes on for (its time over a hold with a reconfiguration, rounded up), which is
+        the most grants that it can have: where nothing waits, circuits stay."""
         return ceil(self.step_time / self.timing.period)
 
     @property
@@ -500,8 +501,8 @@ class _Notes:
 
     def details(self, interval: Interval, share: float) -> dict[str, Any]:
         """Return the details of an interval, empty but for turns and transmissions: ``phase``, ``stages`` (a list of
-        numbers) and ``planes`` (lists of plane numbers by axis), and of a transmission ``nbytes`` by axis, where they
-        are known.
+        numbers) and ``planes`` (lists of plane numbers by axis), and of a transmission ``nbytes`` by axis, bytes of one
+        rank of each stage, without axes that send none or whose bytes are not known.
 
         ``share`` is the part, 0 to 1, that the interval has of the duration of all intervals of its name, and so of
         their bytes.
@@ -531,8 +532,8 @@ class _Notes:
         return numbers
 
     def _turned(self, interval: Interval) -> dict[str, Any]:
-        """Return the details of a turn: its ``phase``, ``stages`` (the one), and the numbers of the ``planes`` that it
-        gives to other axes, by the axis that gets them."""
+        """Return the details of a turn: its ``phase`` (the one that begins after it), ``stages`` (a list of one stage),
+        and ``planes``, lists of the numbers of planes that change their axis, by the axis that gets them."""
         name = interval.name
         phase = self._phases[0] if name == "turn for the next step" else _TURNS[name]
         before = self._numbers[self._phases[self._phases.index(phase) - 1]]
@@ -543,8 +544,9 @@ class _Notes:
         return {"phase": phase, "stages": [int(interval.resource.split(",")[0].split()[-1])], "planes": dict(planes)}
 
     def _used(self, interval: Interval) -> tuple[Phase, list[int], Mapping[Axis, float], tuple[Axis, ...]]:
-        """Return a transmission's phase, its stages (the sender first; one stage for exchanges within it), its bytes by
-        axis (of one micro-batch, or of the step), and the axes that may exchange in it."""
+        """Return four things: a transmission's phase, its stages, from 0 (the sender first; one stage for exchanges
+        within it), the bytes that a rank sends in it by axis (of one micro-batch, or of the step), and the axes that
+        may exchange in it."""
         words, details = interval.name.split(), interval.details
         if not details:  # "gather for backward 0 on 1", of sharded parameters
             details = {"part": f"{words[2]}_gather", "column": int(words[5]), "micro_batch": int(words[3])}
@@ -599,7 +601,8 @@ def simulate_in_step(job: Job, strategy: Strategy, prices: PlanePrices) -> Strat
         prices: prices of exchanges by the planes that each axis has.
 
     Raises:
-        UnsupportedError: groups that exchange in one phase are more than the planes.
+        UnsupportedError: kinds of groups that exchange in one phase need more planes than there are (one each, two for
+            a pipeline), or no algorithm serves an exchange.
     """
     in_step = follow_the_step(job, strategy, prices)
     if in_step is None:

@@ -68,7 +68,8 @@ def ties_stages(job: Job, rows: Strategies) -> bool:
 
 def margins(job: Job, rows: Strategies) -> tuple[Floats, Floats]:
     """Return the seconds of computing of every stage before the first exchange of its first pass, and after the last
-    exchange of its last backward pass: two arrays [stages]. Where nothing is exchanged in the pass, that is all of it.
+    exchange of its last backward pass: two arrays [stages], both of a stage's first chunk. Where nothing is exchanged
+    in the pass, that is all of it.
 
     Only exchanges of tensor, expert and context groups count. The seconds are least ones: passes that wait for kernel
     launches take longer, and forward passes that are repeated for recomputation are left out. ``rows`` has one
@@ -111,9 +112,9 @@ class PhasedTimes:
         self._times: dict[tuple[tuple[Axis, int], ...], tuple[StageTimes, StageTimes]] = {}
 
     def times(self, division: Planes) -> tuple[StageTimes, StageTimes]:
-        """Return the times of a micro-batch and of the last one, which may be smaller (else both are the same), with
-        the number of planes of each axis that ``division`` says, all of them for axes that it lacks; computed once for
-        each division."""
+        """Return two sets of times of stages, those of a micro-batch and those of the last one, which may be smaller
+        (else both are the same), with the number of planes of each axis that ``division`` says, all of them for axes
+        that it lacks; computed once for each division."""
         key = tuple(division.items())
         if key not in self._times:
             job, strategy = self._shared(division), self.strategy
@@ -186,7 +187,7 @@ class PhasedTimes:
 
 def after_the_passes(times: StageTimes, late: Floats) -> StageTimes:
     """Return the times of a step whose gradients are all exchanged after the last pass, in ``late`` seconds: [chunks];
-    all other times are kept."""
+    nothing is exchanged beside the last pass, and all other times are kept."""
     none = np.zeros_like(late)
     return replace(times, early_exchange=none, lead=none, late_exchange=late)
 
@@ -266,7 +267,8 @@ gains most."""
 
 
 def gains(before: Planes, after: Planes) -> bool:
-    """Return whether any axis has more planes ``after`` than ``before``; one that was absent had none."""
+    """Return whether any axis has more planes ``after`` than ``before``; one absent from ``before`` had none, one
+    absent from ``after`` gains nothing."""
     return any(count > before.get(axis, 0) for axis, count in after.items())
 
 

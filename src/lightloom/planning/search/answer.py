@@ -49,12 +49,13 @@ class DivisionRow(NamedTuple):
 
 
 def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[DivisionRow]:
-    """Return the best plan that fits (or the winner) of each division of the job, cluster and exchange method, in the
-    ranking's order, with its place from 1 and its interval.
+    """Return a row for the best plan of each cluster, division of the job (degrees of the axes of parallelism) and
+    exchange method, in the ranking's order, with its place in the ranking of all plans, from 1, and how its step
+    compares with the winner's over the spread of uncertain parameters; None in place of that where no spread is known.
 
-    At most ``most`` rows, 6 if not given, are returned; the best placed plan and the best with gradients as they are,
-    where there are such, take the last ones even if they are slower. With ``most`` None, a row for every plan, those
-    that do not fit included. The interval is None where no spread is known.
+    Plans that do not fit the memory are left out, except the winner. At most ``most`` rows, 6 if not given, are
+    returned; the best placed plan and the best with gradients as they are, where there are such, take the last ones
+    even if they are slower. With ``most`` None, a row for every plan, those that do not fit included.
     """
     rows: dict[object, tuple[int, Plan]] = {}
     for place, plan in enumerate(search.ranking, start=1):
