@@ -114,8 +114,8 @@ def plan_answer(
 
 
 def _rests(search: PlanSearch, assumptions: int) -> str:
-    """Return in words how many assumptions there are, and which parameter moves the winner's step most and by how many
-    per cent, or that no spread is known."""
+    """Return in words how many assumptions and fitted numbers there are, and which parameter moves the winner's step
+    most and by how many per cent (±), or that no spread is known."""
     text = f"{assumptions} assumptions and fitted numbers"
     for name, share in influences(search.winner).items():
         return f"{text}; most of all on {name.replace('_', ' ')}, ±{_percent(share)} of the step"
@@ -123,8 +123,8 @@ def _rests(search: PlanSearch, assumptions: int) -> str:
 
 
 def _question(search: PlanSearch) -> str:
-    """Return in one line the model, its number format, the accelerators and cluster (or how many clusters), and the
-    samples of a step."""
+    """Return in one line the model, its number format, the winner's number of accelerators, their kind and cluster (or
+    only how many clusters were searched, where there are several), and the samples of a step."""
     cluster, names = search.winner.cluster, {cluster.name for cluster in search.clusters}
     place = f"{cluster.ranks:,} {cluster.accelerator.chip.upper()} ({cluster.name})"
     where = place if len(names) == 1 else f"{len(names)} clusters"
@@ -133,9 +133,13 @@ def _question(search: PlanSearch) -> str:
 
 def _batch(search: PlanSearch) -> str:
     """Return the samples of the winner's step in words, such as "512 x 4,096 tokens a step (2.1M, published: 4M
-    tokens)": with that it is the largest that fits where the largest batches are searched, and, where the request
-    states no batch, with what is published for the model or assumed; before an amount of tokens from which the step
-    differs by 10 % or more, the tokens of the step."""
+    tokens)".
+
+    Where the largest batches were searched, ", the largest that fits" follows. Else, where the request states no batch
+    and one is published or assumed for the model, that follows in parentheses, after "published:" or "assumed:"; before
+    these words, where the winner's amount differs from it by 10 % or more, stands the winner's own in millions, or the
+    word "near" where that is below a million.
+    """
     winner, length = search.winner, search.sequence_length
     words = f"{winner.global_batch:,}{' samples' if length is None else f' x {length:,} tokens'} a step"
     if search.request.largest_batches:
@@ -151,10 +155,11 @@ def _batch(search: PlanSearch) -> str:
 
 
 def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
-    """Yield three lines: the winner in words; its step time, use of the peak rate, memory and throughput; and the share
-    of the step that waits for the network, with the first algorithm that carries its exchanges (or the collective
-    library) or, where one fits, how much less a faster placed plan takes, which no framework runs. ``first`` is the
-    winner's row."""
+    """Yield three lines on the winner: its plan in words, with its exchange method and whether it does not fit; its
+    step time with the interval (±), its share of the peak rate (MFU), its memory of how much, and its throughput; and
+    the share of the step that waits for the network, with the first algorithm that carries its exchanges (or the
+    collective library) or, where a plan that places single operators fits and is faster, in place of that by how many
+    per cent, which no framework runs. ``first`` is the winner's row."""
     plan, memory = first.plan, first.plan.cluster.accelerator.memory
     method = "" if plan.gradient_exchange is None else f", gradients as {plan.gradient_exchange.label}"
     yield plan_words(plan.choice) + method + (", which does not fit" if plan.fits is False else "")
@@ -240,8 +245,9 @@ def _percent(share: float) -> str:
 
 def _limit(search: PlanSearch, limit: float) -> str:
     """Return in words whether computing (where the gain would be below 2 %) or the network bounds the winner, and what
-    a network without delay would gain at most, as text that begins with "computing:" or "the network:"; one rank is
-    always bound by computing. ``limit`` is the time of a sample without exchanges as a share of the winner's."""
+    exchanges that take no time would gain at most, in per cent of a sample, as text that begins with "computing:" or
+    "the network:"; one rank is always bound by computing. ``limit`` is the time of a sample without exchanges as a
+    share of the winner's."""
     if search.winner.cluster.ranks == 1:
         return "computing: one accelerator exchanges nothing"
     gain = 1 - limit
@@ -264,10 +270,11 @@ _SPENT = {
 
 def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
     """Yield lines of text on how the same question is answered on another cluster: how much slower or faster a sample
-    is, by which plan, on which parts of the step (computing, waiting for the network or circuits, idle) the difference
-    of a sample is spent, those of at most 0.05 % of the first cluster's sample left out, and in what the clusters
-    differ. Where only one of the clusters has a collective library, two lines say that they are not comparable as they
-    are. Differences are those of ``other`` less those of ``search``."""
+    is ("as fast" within 0.05 %), by which plan, how much of its step waits for the network, on which parts of the step
+    (computing, waiting for the network or circuits, idle) the difference of a sample is spent, those of at most 0.05 %
+    of the first cluster's sample left out, and in what the clusters differ. Where only one of the clusters has a
+    collective library, two lines say that they are not comparable as they are. Differences are those of ``other`` less
+    those of ``search``."""
     ours, theirs = search.winner, other.winner
     ratio = theirs.sample_time / ours.sample_time
     change = f"{_percent(abs(1 - ratio))} {'slower' if ratio > 1 else 'faster'} a sample"
@@ -294,8 +301,9 @@ def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
 
 
 def _differences(ours: Plan, theirs: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield the name and the two values, as text, of each property in which the clusters of two plans differ: ranks and
-    accelerators, network and software, the narrowest bandwidth of a rank, and memory."""
+    """Yield (name, value of ours, value of theirs), as text, of each property in which the clusters of two plans
+    differ: ranks and kind of accelerator, kind of network and whether its software is ideal or a library, the narrowest
+    cut's bandwidth for each rank, and the accelerator's memory."""
     here, there = (
         {
             "ranks": f"{cluster.ranks:,} {cluster.accelerator.chip.upper()}",

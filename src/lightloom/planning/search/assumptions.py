@@ -34,8 +34,8 @@ class Assumption(NamedTuple):
 def assumed(search: PlanSearch) -> list[Assumption]:
     """Return every assumption that a search's winner rests on, and fitted numbers with a spread, each with what it is
     about (a part of the cluster, "prices", "plan" or "batch"), its field, value and source as text, and the share by
-    which it moves the winner's step: first those that are known to move the step, the largest first, then the others in
-    the order of the cluster's parts, the plan and the batch."""
+    which its 90 % interval moves the winner's step, None where no spread is known: first those that are known to move
+    the step, the largest first, then the others in the order of the cluster's parts, the plan and the batch."""
     winner, moves = search.winner, influences(search.winner)
     kernels, library = winner.cluster.accelerator.kernels, winner.cluster.fabric.library
     priors = (kernels.priors() if kernels else {}) | (library.transport.priors() if library else {})
@@ -59,9 +59,10 @@ def assumed(search: PlanSearch) -> list[Assumption]:
 def assumed_values(cluster: Cluster) -> Iterator[tuple[str, str, str, str]]:
     """Yield the values of a cluster that have no publication behind them, as far as they decide a result.
 
-    Each is the part of the cluster (``accelerator``, ``accelerator.kernels``, ``fabric``, ``reference``, ``cluster``),
-    the field, the value with its unit (empty where it is a part with values of its own), and what stands in place of a
-    source.
+    Each is four texts: the part of the cluster (``accelerator``, ``accelerator.kernels``, ``fabric``, ``reference``,
+    ``cluster``), the field, the value with its unit (empty where it is a part with values of its own), and what stands
+    in place of a source: a text with the word "assumption", or "not sourced" for an unstated latency. Fields that the
+    accelerator does not use are left out.
     """
     machine, fabric = cluster.accelerator, cluster.fabric
     unused = machine.unused_fields()
@@ -116,8 +117,8 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 
 def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each collective library of the clusters' fabrics, without repetition: its transport, and the
-    share of the arithmetic beside exchanges that these take."""
+    """Return a line for each collective library of the clusters' fabrics, without repetition: its transport, and what
+    share of the arithmetic beside them exchanges take, with where that share comes from."""
     lines = []
     for cluster in clusters:
         if cluster.fabric.library is not None:
