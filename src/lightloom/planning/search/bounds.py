@@ -105,9 +105,9 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
 
 
 def memory(job: Job, strategies: Strategies) -> Floats:
-    """Return the bytes that the fullest rank of each strategy holds at the worst moment of a step: [rows]. The result
-    is cached with the model, the latest 64, for all fabrics that have the same ranks in a node and the same
-    strategies."""
+    """Return the bytes that the fullest rank of each strategy holds at the worst moment of a step: [rows]. The
+    algorithm of a strategy makes no difference. Results are kept with the model, the latest 64, for all fabrics that
+    have the same ranks in a node, the same strategies and exchange methods that keep the same bytes."""
     columns = [getattr(strategies, name).tobytes() for name in Strategy._fields if name != "algorithm"]
     kept = tuple(method.state_bytes for method in job.exchanges)
     key = job.fabric.node_ranks, kept, blake2b(b"".join(columns)).digest()
@@ -156,7 +156,8 @@ def bounds(job: Job, strategies: Strategies, *, proved: bool = False) -> Floats:
 
 def pipeline_bound(times: StageTimes, micro_batches: Ints) -> Floats:
     """Return the least seconds of a step of each row, by the recurrence of the start, work and tail of every stage of a
-    1F1B pipeline: [rows].
+    1F1B pipeline (interleaved where there are more chunks than stages): [rows]. It includes the gathers before the
+    first pass and, after the last, what of exchanges is not hidden, tied tables and the update.
 
     Args:
         times: seconds of each chunk and stage: [rows, chunks] and [rows, stages].
@@ -204,7 +205,7 @@ def _plain_bound(job: Job, rows: Strategies, kind: str, lines: PriceLines) -> Fl
 
     Args:
         job: where the rows run.
-        rows: strategies, all with as many replicas.
+        rows: strategies, all with as many replicas and one sharding.
         kind: "ddp" or "fsdp", that of all rows.
         lines: lower bounds of the prices of exchanges.
     """
@@ -351,8 +352,9 @@ class FastestLink(NamedTuple):
 
 
 def fastest_link(fabric: Fabric) -> FastestLink:
-    """Return the most bytes per second out of a rank and the least seconds of latency that circuits of a fabric can
-    give it; on a WDM ring also the most bytes per second of the links between two neighbours."""
+    """Return the most bytes per second out of a rank, infinite for a single rank, and the least seconds of latency,
+    those to its neighbour, that circuits of a fabric can give it; and the most bytes per second of the links between
+    two neighbours of a WDM ring, both ways together, infinite on other fabrics."""
     ring = fabric.exclusive and fabric.wavelength_routed
     return FastestLink(
         rate=fabric.total_receive_bandwidth() / fabric.ranks if fabric.ranks > 1 else float("inf"),
@@ -391,9 +393,9 @@ def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
 
 
 def _bound_of_block(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
-    """Return the bounds of some placed rows at once: a step takes at least the work spread over the devices, the
-    longest chain of operators, and the exchange between groups, and earlier micro-batches besides; with the number of
-    parts of all operators, and the mean bytes of a device, which some device holds at least."""
+    """Return the bounds of some placed rows at once: a step takes at least the longest of the work spread over the
+    devices, the longest chain of operators, and the exchange between groups, and earlier micro-batches besides; with
+    the number of parts of all operators, and the mean bytes of a device, which some device holds at least."""
     parts, (forward, backward), totals = table.parts(rows, job.operators)
     parameters = job.model.columns["parameters"] * table.placed
     # The host of a device launches what the device computes of an operator, however little.
@@ -457,8 +459,9 @@ def _chain(
 
 
 def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
-    """Return the least seconds of the exchange of gradients of a device with the next group over the best circuits:
-    [rows]; 0 for one group, and on a fabric of parts. ``parameters`` is the number of all parameters."""
+    """Return the least seconds of the exchange of gradients of a device with the next group over the best circuits, a
+    ring all-reduce of its 1 / k of the parameters: [rows]; 0 for one group, and on a fabric of parts. ``parameters`` is
+    the number of all parameters."""
     if job.fabric.parts:
         return np.zeros(len(rows))
     fabric, link = job.fabric, fastest_link(job.fabric)
@@ -471,12 +474,13 @@ def _exchange(job: Job, rows: PlacedRows, parameters: float) -> Floats:
 
 
 def placed_bound(job: Job, plan: HybridPlan, ratio: float, circuits: GroupCircuits | None = None) -> float:
-    """Return the least seconds of a step of a placed plan, of its last micro-batch with exchange and update, over the
-    circuits that are granted to it or, without them, over any.
+    """Return the least seconds of a step of a placed plan, over the circuits that are granted to it or, without them,
+    over any. Only the last micro-batch counts, with the exchange between groups and the update; earlier ones are left
+    out.
 
     Args:
         job: where it runs.
-        plan: placed.
+        plan: the placed plan.
         ratio: bytes of a gradient as float32 for each byte sent to the next group; 1 without a codec.
         circuits: those granted; None for any.
     """
@@ -521,8 +525,9 @@ def _flows(job: Job, plan: HybridPlan, ratio: float) -> tuple[Floats, Floats]:
 
 
 def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
-    """Return the least seconds in which the busiest port, and on a WDM ring all links together, carry the bytes
-    ``sent`` [k, 2 k], row the sender, column the receiver, of which the last k are the next group's."""
+    """Return the least seconds in which the busiest port, sending or receiving, and on a WDM ring all links together
+    (each pair by the shorter way round), carry the bytes ``sent`` [k, 2 k], row the sender, column the receiver, of
+    which the last k are the next group's."""
     link, k, ranks = fastest_link(job.fabric), plan.k, job.fabric.ranks
     ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
     stride = np.abs(np.arange(2 * k) - np.arange(k)[:, None])
@@ -531,13 +536,16 @@ def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
 
 
 def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tuple[float, float]:
-    """Return two numbers of seconds: the least that a step takes, by devices and along paths, the update included; and
-    those before which no gradient of parameters exists, 0 without parameters.
+    """Return two numbers of seconds. First the least that the last micro-batch and the update take: on each device from
+    its first input on all that it computes, along the longest path of operators and transfers, and of the exchange that
+    follows its first gradient. Second the end of the earliest backward pass of operators with parameters, before which
+    no gradient of parameters exists; 0 without parameters.
 
     Args:
         job: where it runs.
-        plan: placed.
-        transfer: seconds of a transfer along each edge of the graph, were it between devices: [edges].
+        plan: the placed plan.
+        transfer: seconds of a transfer along each edge of the graph, were it between devices; 0 counts within a device:
+            [edges].
         sending: seconds of each device's exchange with the next group: [k].
     """
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
@@ -562,8 +570,9 @@ def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tupl
 
 
 def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
-    """Return the least seconds in which all pipes carry ``nbytes`` bytes each [pipe]: with a cycle of circuits those of
-    the slowest pipe; without one those of the busiest port, the sum over its pipes, which share its circuits."""
+    """Return the least seconds in which all pipes carry ``nbytes`` [pipe], so many bytes each, at once: where holds of
+    circuits come round in a cycle those of the slowest pipe; else those of the busiest sending or receiving port, the
+    sum over its pipes, which take turns there."""
     seconds = _shortest(circuits, nbytes)
     if circuits.timing is not None:
         return float(seconds.max(initial=0.0))
@@ -572,7 +581,7 @@ def _busiest(circuits: GroupCircuits, nbytes: Floats) -> float:
 
 def _shortest(circuits: GroupCircuits, nbytes: Floats) -> Floats:
     """Return the least seconds in which each pipe carries ``nbytes`` bytes [pipe]: [pipe]; 0 for a pipe without
-    circuits."""
+    circuits. Where holds come round in a cycle, all but the last cycle count whole, reconfigurations included."""
     fastest = circuits.bandwidth.max(axis=0)
     lit = np.where(fastest > 0, fastest, np.inf)
     if circuits.timing is None:
