@@ -48,8 +48,8 @@ class SetUp:
         return self.plain / dict(self.methods)[method]
 
     def best(self, methods: Iterable[str]) -> tuple[str, float]:
-        """Return the name of the method of the largest speed-up among these names, and that speed-up, the time without
-        the method over that with it.
+        """Return the name of the method of the largest speed-up among these names (of equal ones the first), and that
+        speed-up, the time without the method over that with it.
 
         Raises:
             KeyError: a method was not tried.
@@ -69,7 +69,9 @@ class Trial:
 
     def seconds(self, cluster: Cluster) -> list[float]:
         """Return the seconds of a data-parallel step on a cluster with gradients as they are, then with each method in
-        order. Exchanges go by the fabric's collective library where it states one, else by rings or straight sends.
+        order. Exchanges go by the fabric's collective library where it states one, else by the cheaper of rings and
+        straight sends. Each rank has the trial's number of samples; methods run at the rates of the cluster's
+        accelerator where they name no engine.
 
         Raises:
             UnsupportedError: a method does not serve the ranks.
@@ -95,7 +97,8 @@ def set_ups(
     cluster: Callable[[int, float], Cluster],
     advance: Callable[[], None] = lambda: None,
 ) -> list[SetUp]:
-    """Return one set-up for every model on every number of ranks at every speed of links, the speeds varying fastest.
+    """Return one set-up for every model on every number of ranks at every speed of links, the speeds varying fastest,
+    then the numbers of ranks; each with the seconds of a step with gradients as they are and with each method.
 
     Args:
         trials: the models, each with its methods.
@@ -122,7 +125,8 @@ def break_even_bandwidth(
     """Return the largest speed of links, in bytes per second, at which the method of a trial shortens the step.
 
     It is found by 14 bisections on a logarithmic scale, which takes a method that pays at one speed to pay at lower
-    ones too; None where it does not pay even at the slower speed, the faster speed where it still pays there.
+    ones too; the result is the geometric middle of what is left. None where it does not pay even at the slower speed,
+    the faster speed where it still pays there.
 
     Args:
         trial: with exactly one method.

@@ -72,9 +72,11 @@ class Verdict:
 
 def verdict(plan: Plan) -> Verdict | None:
     """Return the effect of a plan's method of exchanging gradients on its step, against the same plan without it
-    (``plan.uncompressed``); None without a method, where that other plan was not simulated, where either is not data
-    parallelism alone, and where its collectives are not priced as a whole but level by level, as on a fabric of
-    parts."""
+    (``plan.uncompressed``): seconds by which the step is shorter (negative where it loses) and by which sending is,
+    seconds of compressing and decompressing (of sending and coding hidden or not), bytes of the coded collectives as
+    they are and as sent, and the seconds of the step without it. None without a method, where that other plan was not
+    simulated, where either is not data parallelism alone, and where its collectives are not priced as a whole but level
+    by level, as on a fabric of parts."""
     other = plan.uncompressed
     if other is None or other.prices is None or plan.result is None or other.result is None:
         return None
@@ -98,8 +100,8 @@ def verdict(plan: Plan) -> Verdict | None:
 def _carried(
     prices: CheapestPrices | ExchangePrices, kind: Kind, nbytes: float
 ) -> SchedulePrices | ExchangePrices | None:
-    """Return the prices that carry a collective of ``nbytes`` uncompressed bytes with coded gradients; None where its
-    gradients are not coded."""
+    """Return, of prices that choose the cheapest, those chosen for a collective of ``nbytes`` uncompressed bytes where
+    they carry coded gradients; None where its gradients are not coded."""
     choice = prices.choice(kind, nbytes)
     if not isinstance(choice, SchedulePrices | ExchangePrices):
         return None
@@ -145,8 +147,8 @@ def _name(plan: Plan) -> str:
 
 
 def _what(winner: Plan) -> str:
-    """Return in words who wins, or that no plan fits, its samples per second, and what its step spends computing and
-    waiting."""
+    """Return in words who wins and on which cluster, or that no plan fits and how much memory the first needs; its
+    samples per second, its step time, and the seconds of it spent computing and waiting, or "nothing exposed"."""
     capacity, where = winner.cluster.accelerator.memory, f"{winner.cluster.name} ({winner.cluster.counted_ranks})"
     wins = f"{_name(winner)} on {where} wins{'' if winner.runnable else ', though no framework runs it'}"
     if winner.fits is False and capacity is not None:
@@ -185,7 +187,8 @@ def _circuits(plan: Plan) -> str:
 
 def _how_near(winner: Plan) -> str:
     """Return in words the seconds of the winner's largest collective and how many times its lower bound that is, with
-    set-up and without; empty unless the winner is data parallelism alone that exchanges something."""
+    set-up and without, by what the bound is set, and whether circuits never change; empty unless the winner is data
+    parallelism alone that exchanges something."""
     if winner.prices is None or winner.result is None or not winner.exchanges:
         return ""
     exchange = winner.exchanges[0]
@@ -227,7 +230,8 @@ def _parts(cost: Cost) -> str:
 
 
 def _exchanged(search: PlanSearch) -> str:
-    """Return in words the effect of a method of exchanging gradients: that of the winner, else of the plan that equals
+    """Return in words the effect of one method of exchanging gradients, with how many times fewer bytes than float32 it
+    sends, its coding engine and what is known of its accuracy: the method of the winner, else of the plan that equals
     the winner but for its method, else of the best plan that has one. Where no plan has one, the reason that the first
     was refused; empty where none was asked for."""
     winner = search.winner
@@ -283,7 +287,7 @@ def _why(winner: Plan, other: Plan) -> str:
 
 def _pruned(counts: Counts) -> str:
     """Return in words how many plans of a search were infeasible, cut too finely, too large, decided by their bounds,
-    and simulated, and how many placements were made."""
+    and simulated, and how many placements were made; the first three only where there are any."""
     left = {
         "infeasible": counts.refused,
         "cut too finely": counts.too_fine,
@@ -320,11 +324,11 @@ class CostlyOperator(NamedTuple):
 
 
 def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, ...]:
-    """Return the ten kinds of operators on which a plan spends most seconds computing a micro-batch, the most expensive
-    first; operators of one kind whose names differ only in numbers count as one. Each row has the name with a star in
-    the place of each number, the kind, the number of operators, their share (between 0 and 1) of the seconds of all
-    operators, forward passes that recomputation repeats included, and what bounds them ("arithmetic", "memory" or
-    "launch"). Empty for placed plans, whose operators are cut."""
+    """Return at most ten rows, the groups of operators on which a plan spends most seconds computing a micro-batch, the
+    most expensive first; operators of one kind whose names differ only in numbers are one group. Each row has the name
+    with a star in the place of each number, the kind, the number of operators, their share (between 0 and 1) of the
+    seconds of all operators, forward passes that recomputation repeats included, and what bounds them ("arithmetic",
+    "memory" or "launch"). Empty for placed plans, whose operators are cut."""
     choice, accelerator, settings = plan.choice, plan.cluster.accelerator, plan.cluster.training
     if not isinstance(choice, Strategy):
         return ()
@@ -347,11 +351,11 @@ def costly_operators(graph: ComputeGraph, plan: Plan) -> tuple[CostlyOperator, .
 
 
 def _bound(seconds: float, arithmetic: float, memory: float, *, launched: bool) -> str:
-    """Return the resource that bounds an operator: "launch" where arithmetic and memory each explain less than half of
-    its ``seconds`` and launches take time (``launched``), else the larger of "arithmetic" and "memory".
+    """Return the resource that bounds an operator: "launch" where arithmetic and memory each take less than half of its
+    ``seconds`` and launches take time (``launched``), else the larger of "arithmetic" and "memory".
 
     Args:
-        seconds: that the operator takes.
+        seconds: seconds that the operator takes.
         arithmetic: seconds of its FLOPs alone.
         memory: seconds of its bytes alone.
         launched: whether launching a kernel takes time on the accelerator.
