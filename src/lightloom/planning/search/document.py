@@ -466,11 +466,11 @@ def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
 def in_step_json(in_step: InStep) -> dict[str, Any]:
     """Return, in plain types and seconds, how circuits are set anew within a step.
 
-    That is the time of one turn of the switch (``reconfiguration_time_s``), how often it turns within the step and
-    before which phases (``turns``, ``turns_before``), what of that is hidden or exposed (``hidden_s``, ``exposed_s``),
-    the step with planes that stand all step and the gain over it (``standing_step_s``, ``gain_s``), and the number of
-    planes of every axis by phase (``planes``) and standing (``standing_planes``); values of standing planes are None
-    where none can stand.
+    That is the time of one turn of the switch (``reconfiguration_time_s``), how often it turns in the step (the turn
+    before its first phase included) and before which phases (``turns``, ``turns_before``), what of that is hidden or
+    exposed (``hidden_s``, ``exposed_s``), the step with planes that stand all step and the gain over it
+    (``standing_step_s``, ``gain_s``), and the number of planes of every axis by phase (``planes``) and standing
+    (``standing_planes``); values of standing planes are None where none can stand.
     """
     best, standing = in_step.best, in_step.standing
     return {
@@ -531,7 +531,7 @@ def regranted_json(step: RegrantedStep) -> dict[str, Any]:
 def exchange_settings(exchange: PricedExchange) -> dict[str, Any]:
     """Return the settings of an exchange method in plain types, from which the hash of a configuration is made:
     ``method``, ``source`` (of its bytes), ``coded`` (pairs of codec and a list of [summed gradients, bits of a value])
-    and ``engine``, None without one."""
+    and ``engine``, the fields of its coding engine, None where it names none."""
     engine = None if exchange.engine is None else exchange.engine.model_dump(mode="json")
     coded = [[sums.codec, [list(size) for size in sums.bits_by_terms]] for sums in exchange.gradient.coded]
     return {"method": exchange.name, "source": exchange.sizes, "coded": coded, "engine": engine}

@@ -111,7 +111,8 @@ def plan_words(choice: Strategy | PlacedChoice) -> str:
 
 def division(choice: Strategy | PlacedChoice) -> Hashable:
     """Return the key that is equal for two plans that divide the job among the ranks alike: degrees dp, tp, pp, cp and
-    ep, and whether replicas shard the parameters; all placed plans have the key "placed"."""
+    ep, and whether replicas shard the parameters (ZeRO-3 or hybrid), ZeRO-1, ZeRO-2 and none being alike; all placed
+    plans have the key "placed"."""
     if isinstance(choice, PlacedChoice):
         return "placed"
     return choice.dp, choice.tp, choice.pp, choice.cp, choice.ep, choice.sharding in ("zero-3", "hybrid")
@@ -190,8 +191,8 @@ class _Slopes:
 def plan_intervals(winner: Plan, plans: Iterable[Plan]) -> dict[int, Interval]:
     """Return the intervals of plans by their ``id`` (the built-in function), each with the low and high seconds of the
     step, whether the plan is told apart from ``winner`` and the probability that their order holds; without plans whose
-    accelerator states no spreads or whose step takes no time. A winner without spreads counts as told apart from every
-    plan."""
+    accelerator states no spreads or whose step takes no time. The winner itself is not told apart, and its order holds
+    by 0.5. A winner without spreads counts as told apart from every plan."""
     first = _with_slopes(winner)
     intervals: dict[int, Interval] = {}
     for plan in plans:
@@ -229,8 +230,9 @@ def influences(plan: Plan) -> dict[str, float]:
 
 @lru_cache(maxsize=64)
 def _with_slopes(plan: Plan) -> _Slopes | None:
-    """Return a plan with the numerical derivatives of the logarithm of its step time by those of the parameters of its
-    prices, for the latest 64 plans cached; None where no spread of its accelerator is known."""
+    """Return a plan with the numerical derivatives of the natural logarithm of its step time by the logarithms of the
+    parameters of its prices, one each, for the latest 64 plans cached; None where no spread of its accelerator is
+    known."""
     job, belief = plan.job, belief_of(plan.job.accelerator, plan.job.fabric)
     if belief is None:
         return None
@@ -246,8 +248,8 @@ def _moved(job: Job, parameter: str, *, by_library: bool) -> Job:
     Args:
         job: to be changed.
         parameter: name of a parameter of the accelerator's kernels, else of the library's links; "" changes none.
-        by_library: price exchanges by the fabric's collective library alone; otherwise at the job's prices, which
-            parameters of links do not change.
+        by_library: True to price exchanges by the fabric's collective library alone; otherwise they keep the job's
+            prices, and a parameter of links changes nothing.
     """
     accelerator, fabric, smaller = job.accelerator, job.fabric, np.exp(_STEP)
     kernels, library = accelerator.kernels, fabric.library
