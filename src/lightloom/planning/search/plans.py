@@ -597,8 +597,8 @@ class PlanSearch:
         """Return the share of the accelerators' peak rate that the FLOPs of a plan's step use, between 0 and 1: of
         forward and backward passes, at the precision of the training settings; 0 for a step that takes no time.
 
-        With ``hardware``, the forward passes that are repeated count as well, both those that recomputation in the plan
-        repeats and those within single operators.
+        Repeated forward passes do not count. With ``hardware`` they count as well, both those that recomputation in the
+        plan repeats and those within single operators.
         """
         flops = sum(each.forward_flops + each.backward_flops for each in self.graph.operators)
         if not hardware:
@@ -667,8 +667,9 @@ def priced_lines(search: PlanSearch) -> list[str]:
 
 
 def _pricing_basis(cluster: Cluster, search: PlanSearch) -> str:
-    """Return the source of a cluster's prices in one line: calibration, priors or a share of the roofline, what carries
-    its collectives, and a note where ranks fill the fabric's domains only in part."""
+    """Return the source of a cluster's prices in one line, without the cluster's name: its chip's calibration, priors
+    or share of the roofline, what carries its collectives, and a note where ranks fill the fabric's domains only in
+    part."""
     machine, calibration, algorithms = cluster.accelerator, cluster.accelerator.calibration, search.request.algorithms
     if calibration is not None:
         basis = f"calibrated on {calibration.rows.count:,} {calibration.rows.kind} of {calibration.rows.table}"

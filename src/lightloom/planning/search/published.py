@@ -52,15 +52,16 @@ class DefaultBatch:
 
     @property
     def samples(self) -> int:
-        """Number of samples of a step: the ranks times the power of two that comes nearest to what is published, at
-        least one sample a rank."""
+        """Number of samples of a step: the ranks times the power of two for which this comes nearest (by difference;
+        the smaller of two as near) to what is published, at least one sample a rank."""
         wanted = self.published.samples(self.length)
         doubled = self.ranks << max(0, (wanted // self.ranks).bit_length() - 1)
         return min((doubled, 2 * doubled), key=lambda samples: abs(samples - wanted))
 
     @property
     def words(self) -> str:
-        """The step in words, such as ``512 x 4,096 tokens a step``."""
+        """The step in words, such as ``512 x 4,096 tokens a step``, or ``256 images a step`` where the published amount
+        is not in tokens."""
         size = f" x {self.length:,}" if self.published.unit == "tokens" and self.length else ""
         return f"{self.samples:,}{size} {self.published.unit} a step"
 
@@ -77,9 +78,11 @@ class DefaultBatch:
 
 
 def published_batch(graph: ComputeGraph) -> PublishedBatch | None:
-    """Return the batch that is published for a model's family, found by a pattern in the last two parts of its name;
-    else an assumed one, GPT-3's by parameters for decoders and 256 images for models with convolutions. None where no
-    rule fits, as for a network of linear layers alone."""
+    """Return the batch that is published for a model's family, the first whose pattern (a regular expression) is found
+    in the last two parts of the path that is its name, in lower case; families that count in tokens need attention over
+    a sequence. Else an assumed one: for models with an embedding and attention the tokens of GPT-3's batches by
+    parameters, for models with convolutions 256 images. None where no rule fits, as for a network of linear layers
+    alone."""
     name, length = "/".join(Path(graph.name).parts[-2:]).lower(), sequence_length(graph)
     for family in _published()["families"]:
         if re.search(family["pattern"], name) and (family["unit"] != "tokens" or length is not None):

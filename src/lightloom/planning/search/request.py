@@ -53,7 +53,8 @@ class Pins(StatedStrategy):
 
     @classmethod
     def of(cls, stated: StatedStrategy) -> Self:
-        """Return as pins the strategy that a model's file states, None for every choice that it leaves open."""
+        """Return as pins the choices (degrees, micro-batches, recomputation and the like) that a model's file states,
+        None for every choice that it leaves open."""
         return cls(**dict(stated))  # type: ignore[arg-type]
 
     @property
@@ -83,7 +84,8 @@ class Pins(StatedStrategy):
 
     def contradiction(self, job: Job, batches: Sequence[int]) -> str | None:
         """Return a sentence with the first reason why no strategy of the job has all that is pinned at any of these
-        global batches; None where one may have."""
+        global batches (samples of a step; they must not be empty), in terms of the command line's options; None where
+        one may have."""
         return next((reason for reason in self._contradictions(job, batches) if reason), None)
 
     def _contradictions(self, job: Job, batches: Sequence[int]) -> Iterator[str | None]:
