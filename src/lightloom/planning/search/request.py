@@ -342,8 +342,9 @@ _CHOICES = (
 
 
 def on_machine(graph: ComputeGraph, measured_on: str | None, clusters: Sequence[Cluster]) -> ComputeGraph:
-    """Return a graph whose measured times, if it has any, name the accelerator that they were measured on, None to
-    leave them unscaled; without measured times for ``none``.
+    """Return a graph whose measured times, if it has any, name the accelerator from which they are scaled to those of
+    clusters: ``measured_on``, or what the trace names for None; no accelerator, so that times stay as they are, for
+    ``unscaled``. For ``none`` the graph has no measured times.
 
     Args:
         graph: of a trace, or of any model.

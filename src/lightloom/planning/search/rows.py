@@ -111,8 +111,10 @@ class SearchedRows:
 
 def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) -> SearchedRows:
     """Return the placed plans of these global batches (samples of a step) that may fit the memory and have at most
-    30,000 sub-operators, with their first bounds, and how many were left out and why. Where the fabric runs no placed
-    plans there are no rows and one reason.
+    30,000 sub-operators, with their first bounds (seconds of a step), how many were left out for what, and why, in
+    ``refusals``; in ``needed`` how much memory the smallest plan takes where any is too large. Where the fabric runs no
+    placed plans there are no rows and one reason. With exchange methods, plans come with gradients as they are and with
+    each codec that codes in line with the links.
 
     Where the request pins anything, rows have every number of micro-batches and recomputation that agrees with the
     pins; otherwise rows whose devices hold more than half of the memory on average are also tried with several
@@ -248,7 +250,7 @@ class PlacedPlans:
     @cached_method(most=_KEPT)
     def _first_placed(self, balanced: BalancedGraph, group: PlacedChoice) -> HybridPlan | str:
         """Return the plan of a partition of a group's micro-batch, placed without further search and cached; where it
-        has none, the reason as text. Counts a partition."""
+        has none, the reason as text. Adds one to ``partitions`` unless it was cached."""
         self.partitions += 1
         try:
             return self._placed(balanced, group, effort=0)
@@ -264,10 +266,10 @@ class PlacedPlans:
     def _placed(self, balanced: BalancedGraph, choice: PlacedChoice, effort: int) -> HybridPlan:
         """Return a plan that is placed now and not cached, with search ``effort`` around the heuristic's result, 0 for
         none. Copies share out the optimizer's state in it, and passes are stretched to what the host takes to launch
-        them. Counts a placement.
+        them. Adds one to ``placements``.
 
         Raises:
-            UnsupportedError: it does not fit the memory.
+            UnsupportedError: it does not fit the memory, or too few devices of a group may communicate.
         """
         fabric = placed_on(self._job.fabric)
         fastest = fastest_link(fabric)
