@@ -403,7 +403,8 @@ class _Search:
     def _known_best(self, row: Row) -> bool:
         """Return True where the row's kind, which cannot win, has been compared enough: at least one of its rows was
         simulated, and this row's bound is not below the best of them, or 32 of them were simulated (three in a search
-        for divisions without comparison), or 12 bounds of placed rows were refined since this kind's turn began."""
+        for divisions without comparison), or 12 bounds of placed rows were refined since this kind's turn began. False
+        before any was simulated."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         most = COMPARED if self._request.compare or not self._request.divisions else _OF_A_DIVISION
         return len(times) > 0 and (len(times) >= most or self._refined >= _REFINED or row.per_sample >= min(times))
@@ -490,9 +491,9 @@ class Floor:
 
     @classmethod
     def of(cls, free: ClusterRows, batches: tuple[int, ...]) -> Floor:
-        """Return the strategies of these global batches (samples of a step) that fit, with their floors. ``free`` are
-        the rows of a cluster whose exchanges take no time (:func:`free_rows`); a strategy that its fabric does not
-        serve has floor 0."""
+        """Return the strategies of these global batches (samples of a step) that fit, with their floors, the least
+        seconds of a step for each sample on any network, smallest first. ``free`` are the rows of a cluster whose
+        exchanges take no time (:func:`free_rows`); a strategy that its fabric does not serve has floor 0."""
         space = free.strategies(batches)
         space = space.rows(memory(free.job, space) <= free.capacity)
         floor, known = np.zeros(len(space)), np.flatnonzero(admitted(free.job, space))
@@ -609,7 +610,8 @@ def _may_be_faster(rows: ClusterRows, strategy: Strategy, below: float) -> bool:
 
 def _simulated(rows: ClusterRows, algorithm: Algorithm, strategy: Strategy) -> Plan | RefusedPlan:
     """Return the plan of a strategy that is data parallelism alone, simulated by one algorithm whether it fits the
-    memory or not; a RefusedPlan, with the reason, where the algorithm refuses or fails."""
+    memory or not, with the seconds that it computes as its lower bound; a RefusedPlan, with the reason, where the
+    algorithm refuses or fails."""
     job, method = rows.job, rows.job.exchange(strategy)
     kinds = dict.fromkeys(each.kind for each in job.model.data_parallel_plan(strategy).exchanges)
     reasons = [rows.prices.refusal(kind, algorithm.name, strategy.dp, strategy.exchange) for kind in kinds]
