@@ -137,7 +137,7 @@ class PlacedRows:
 
     @classmethod
     def of(cls, choices: Sequence[PlacedChoice]) -> PlacedRows:
-        """Return one row for each choice, in their order."""
+        """Return one row for each choice, in their order; recomputation as its index in ``RECOMPUTATIONS``."""
         return cls(**columns_of(choices, PlacedChoice._fields, {"recomputation": RECOMPUTATIONS}))
 
     def __len__(self) -> int:

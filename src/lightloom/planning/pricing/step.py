@@ -209,9 +209,9 @@ def unique_groups(algorithm: Ints, ranks: Ints, stride: Ints, exchange: Ints) ->
 
 
 def combinations(rows: Strategies) -> tuple[Strategies, Ints]:
-    """Return one of the rows for each distinct combination of the columns that the times of a micro-batch depend on
-    (samples, tp, ep, cp, recomputation, sequence parallelism and algorithm; not dp, pp, sharding or exchange), and for
-    each row the index of its combination among these: [rows]."""
+    """Return two things: one of the rows, the first, for each distinct combination of the columns that the times of a
+    micro-batch depend on (samples, tp, ep, cp, recomputation, sequence parallelism and algorithm; not dp, pp, sharding
+    or exchange), and for each row the index of its combination among these: [rows]."""
     if len(rows) == 1:
         return rows, np.zeros(1, np.int64)
     degrees = (rows.samples, rows.tp, rows.ep, rows.cp)
@@ -401,9 +401,10 @@ class ReplicaPrices:
 
 def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Groups], tuple[Groups, Groups]]:
     """Return two pairs of groups, each as (replicas of what all ranks hold, replicas of experts), with columns of ranks
-    and stride: those that exchange beside every pass (with hybrid sharding inside a node), and those that exchange
-    gradients once a step (with hybrid sharding across nodes). Replicas of experts are the same in both, and a single
-    rank where ep is 1. ``node_ranks`` is the number of ranks of a node."""
+    of a group and stride (how far apart neighbours of the group lie): those that exchange beside every pass (with
+    hybrid sharding inside a node), and those that exchange gradients once a step (with hybrid sharding across nodes).
+    Replicas of experts are the same in both, and a single rank where ep is 1. ``node_ranks`` is the number of ranks of
+    a node."""
     hybrid = rows.sharding == HYBRID
     within = np.where(hybrid, node_replicas(rows.replicas, rows.tp, node_ranks), rows.replicas)
     across = np.where(hybrid, rows.replicas // within, rows.replicas)

@@ -85,7 +85,9 @@ def waits(plan: Plan) -> float:
 def plan_answer(
     search: PlanSearch, what_ifs: Sequence[WhatIf], limit: float, assumptions: int, *, everything: bool = False
 ) -> Answer:
-    """Return the answer of a search as it fits a screen.
+    """Return the answer of a search as it fits a screen, all as text: the question in a line, three lines on the
+    winner, a row of cells for each shown plan with a legend, the number of plans not shown, the answers to changed
+    questions, what limits the winner, on what it rests, and the options that tell more.
 
     Args:
         search: what was found.

@@ -138,8 +138,9 @@ class WhatIfs:
                 yield self._answer(change, advance)
 
     def _answer(self, change: Change, advance: Callable[[], None]) -> WhatIf:
-        """Return the answer that a search of a changed question gives, with the reason in ``why`` where it has no plan;
-        ``advance`` is called before each refinement and simulation."""
+        """Return the answer that a search of a changed question gives: the plan that wins there and, as ``step``, its
+        seconds of a sample as a ratio to the winner's now; without a winner, infinite and with the reason in ``why``,
+        where it has no plan. ``advance`` is called before each refinement and simulation."""
         try:
             winner = search(self._found.graph, change.cluster, change.request, advance=advance).winner
         except InputError as error:
@@ -147,10 +148,10 @@ class WhatIfs:
         return WhatIf(change=change, winner=winner, step=winner.sample_time / self._winner.sample_time)
 
     def changes(self) -> Iterator[Change]:
-        """Yield the changes of the winner's question, as far as each applies: links twice as fast, the electrical
-        reference or circuits in place of packets, the exchange method, half and twice the batch where that leaves a
-        sample a rank, and the accelerator's successor. Changes of the network come on more than one rank only; the
-        exchange method only where one is given and the request has none."""
+        """Yield the changes of the winner's question, in this order, as far as each applies: links twice as fast, the
+        electrical reference or circuits in place of packets, the exchange method, half and twice the batch where that
+        leaves a sample a rank, and the accelerator's successor. Changes of the network come on more than one rank only;
+        the exchange method only where one is given and the request has none."""
         cluster, request = self._winner.cluster, self._request
         if cluster.ranks > 1:
             twice, settings = faster(cluster.fabric, 2.0)
@@ -184,9 +185,9 @@ def _network(fabric: Fabric, settings: Mapping[str, float]) -> str:
 
 
 def counterpart(fabric: Fabric) -> Fabric | None:
-    """Return a circuit switch of eight planes in the place of a packet fabric between ranks, at the same total
-    bandwidth of a rank; None for fabrics of circuits, fabrics that add up in the network or state no bandwidth, and
-    where a collective library is priced, which circuits have none of."""
+    """Return a circuit switch of eight planes in the place of a packet fabric between ranks, each of an eighth of its
+    ``bandwidth``, so that a rank has the same in all; None for fabrics of circuits, fabrics that add up in the network
+    or state no bandwidth, and where a collective library is priced, which circuits have none of."""
     rate = getattr(fabric, "bandwidth", None)
     if fabric.exclusive or fabric.in_network_reduction or fabric.library is not None or rate is None:
         return None

@@ -168,7 +168,8 @@ def waiting(computing: Floats, exchanging: Floats, share: float) -> Floats:
 
 def slowing(computing: Floats, exchanging: Floats, share: float) -> Floats:
     """Return by how many seconds exchanges slow the computing with which they begin, in the arguments' shape; what of
-    the exchanges outlasts computing is not counted. Beside exchanges computing goes on at 1 - ``share`` of its rate."""
+    the exchanges outlasts computing is not counted. Beside exchanges computing goes on at 1 - ``share`` of its rate:
+    the result is ``share`` of the seconds during which both run."""
     return share * np.minimum(exchanging, computing / max(1 - share, _LEAST_RATE))
 
 
@@ -394,7 +395,7 @@ def step_duration(
     plan: ParallelPlan, computing: Floats, exchanging: Floats, *, overlap: bool, arithmetic_share: float = 0.0
 ) -> float:
     """Return the seconds of a step of data parallelism alone, as the timeline of :func:`lower` ends, for collectives
-    without circuits and codecs.
+    that are each one transmission, without setting circuits and coding.
 
     Args:
         plan: positions and exchanges.
@@ -497,8 +498,9 @@ def simulate_step(
     overlap: bool = True,
     computing: Sequence[Task] | None = None,
 ) -> StepResult:
-    """Simulate one step of a plan of data parallelism alone on a fabric, in the steady state, and return its times and
-    joules of sending.
+    """Simulate one step of a plan of data parallelism alone on a fabric, in the steady state (circuits are as the step
+    before left them), and return its timeline, its times and the joules of sending, None where those of any exchange
+    are unknown.
 
     Args:
         plan: positions, exchanges and memory of a rank.
