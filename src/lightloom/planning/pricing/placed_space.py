@@ -94,7 +94,7 @@ def placed_on(fabric: Fabric) -> Fabric:
 def peers(fabric: Fabric) -> int:
     """Return the degree D, the number of ranks that one rank can hold circuits to at once, the next group's counterpart
     included: on a WDM ring 17 or, where it has fewer, the transceivers of a rank; on other circuits the channels of a
-    rank; on a packet fabric the number of all its ranks. Of a fabric of parts the inside one counts.
+    rank's link; on a packet fabric the number of all its ranks. Of a fabric of parts the inside one counts.
 
     Raises:
         UnsupportedError: placed plans are not simulated on this kind of fabric: not any two ranks can send to each

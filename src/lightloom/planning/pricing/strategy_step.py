@@ -87,10 +87,10 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
 def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
     """Return the bytes of parameters, gradients, optimizer state and what exchanges of gradients keep, of a rank of
     each stage: [rows, stages]. Included with ZeRO-3 and hybrid sharding are the whole parameters of the largest units
-    that are gathered at one time (one, and as many as the setting ``prefetch`` says) and one's gradients, unless the
-    strategy is data parallelism alone or the accelerator takes parameters in as they are broadcast. With ZeRO-2 by
-    micro-batch gradients count as a rank's share and those of the largest unit. Parameters that no operator uses lie on
-    the first stage.
+    that are gathered at one time (one, and as many more as the setting ``prefetch`` says) and the gradients of one,
+    unless the strategy is data parallelism alone or the accelerator takes parameters in as they are broadcast. With
+    ZeRO-2 by micro-batch gradients count as a rank's share and those of the largest unit. Parameters that no operator
+    uses lie on the first stage.
 
     ``edges`` are the first operators of the chunks and, last, the number of operators.
     """

@@ -85,8 +85,8 @@ class SwitchedStep:
 
     @property
     def exposed(self) -> float:
-        """Seconds of a step that the rank of the first stage waits for turns of the switch, as opposed to turns beside
-        what it does."""
+        """Seconds of a step that the rank of the first stage waits for turns of the switch; turns, or parts of them,
+        that pass beside its work do not count."""
         return float(self.stages.spent["switch_turn_s"][0])
 
 

@@ -50,8 +50,9 @@ class DivisionRow(NamedTuple):
 
 def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[DivisionRow]:
     """Return a row for the best plan of each cluster, division of the job (degrees of the axes of parallelism) and
-    exchange method, in the ranking's order, with its place in the ranking of all plans, from 1, and how its step
-    compares with the winner's over the spread of uncertain parameters; None in place of that where no spread is known.
+    exchange method, in the ranking's order, with its place in the ranking of all plans, from 1, and the 90 % interval
+    of its step time, with how surely it is slower or faster than the winner; None in place of that where no spread is
+    known.
 
     Plans that do not fit the memory are left out, except the winner. At most ``most`` rows, 6 if not given, are
     returned; the best placed plan and the best with gradients as they are, where there are such, take the last ones
@@ -85,9 +86,9 @@ def waits(plan: Plan) -> float:
 def plan_answer(
     search: PlanSearch, what_ifs: Sequence[WhatIf], limit: float, assumptions: int, *, everything: bool = False
 ) -> Answer:
-    """Return the answer of a search as it fits a screen, all as text: the question in a line, three lines on the
-    winner, a row of cells for each shown plan with a legend, the number of plans not shown, the answers to changed
-    questions, what limits the winner, on what it rests, and the options that tell more.
+    """Return the answer of a search as it fits a screen, in words: the question in a line, three lines on the winner, a
+    row of cells for each shown plan with a legend, the number of plans not shown, the answers to changed questions,
+    what limits the winner, on what it rests, and the options that tell more.
 
     Args:
         search: what was found.

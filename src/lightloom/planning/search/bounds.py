@@ -536,16 +536,16 @@ def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
 
 
 def _path(job: Job, plan: HybridPlan, transfer: Floats, sending: Floats) -> tuple[float, float]:
-    """Return two numbers of seconds. First the least that the last micro-batch and the update take: on each device from
-    its first input on all that it computes, along the longest path of operators and transfers, and of the exchange that
-    follows its first gradient. Second the end of the earliest backward pass of operators with parameters, before which
-    no gradient of parameters exists; 0 without parameters.
+    """Return two numbers of seconds. First the least that the last micro-batch and the update take, the longest of
+    three over all devices: all that a device computes, from its first input on; the longest path of operators and
+    transfers that ends on it; and its exchange, which follows its first gradient. Second the end of the earliest
+    backward pass of operators with parameters, before which no gradient of parameters exists; 0 without parameters.
 
     Args:
         job: where it runs.
         plan: the placed plan.
-        transfer: seconds of a transfer along each edge of the graph, were it between devices; 0 counts within a device:
-            [edges].
+        transfer: seconds of a transfer along each edge of the graph, were it between devices; within a device it takes
+            none: [edges].
         sending: seconds of each device's exchange with the next group: [k].
     """
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
