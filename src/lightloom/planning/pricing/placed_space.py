@@ -79,8 +79,9 @@ def state_bytes(settings: TrainingSettings) -> int:
 
 def shared_state_bytes(settings: TrainingSettings, groups: Amount) -> tuple[int, Amount]:
     """Return two numbers of bytes a parameter where ``groups`` groups share out the optimizer state (ZeRO stage 1):
-    what each device that holds a copy of the parameter keeps, the copy and its gradient; and what its owner in each
-    group keeps besides, the stored parameter and the optimizer state divided by the number of groups."""
+    what each device that holds a copy of the parameter keeps, the copy (in the format of computing) and its gradient;
+    and what its owner in each group keeps besides, the stored parameter and the optimizer state divided by the number
+    of groups."""
     of_copy = settings.sharded_parameter_bytes + settings.gradient_bytes
     return of_copy, (settings.stored_parameter_bytes + settings.optimizer_state_bytes) / groups
 
@@ -113,7 +114,9 @@ def peers(fabric: Fabric) -> int:
 
 def reach(fabric: Fabric, groups: int) -> Reach:
     """Return the reach Δ, ranks to which a device within a group can hold circuits at once: one less than :func:`peers`
-    where there are several ``groups`` on the same fabric, as one circuit goes to the next group.
+    where there are several ``groups`` on the same fabric, as one circuit goes to the next group; as many as there on a
+    fabric of parts. Devices within half of Δ of each other on the group's ring may communicate, all where Δ is at least
+    k - 1.
 
     Raises:
         UnsupportedError: placed plans are not simulated on this kind of fabric.

@@ -159,8 +159,8 @@ def token_gradients(rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> 
 
 def tensor_exchange(kind: Kind, rows: Strategies, nbytes: Floats, axis_times: AxisTimes) -> Floats:
     """Return the seconds of collectives of ``kind`` in tensor groups, whose ranks are neighbours, in the shape of
-    ``nbytes`` [rows, ...], the bytes of each collective; they are never coded. ``axis_times`` returns, for an axis, the
-    function that gives the seconds of collectives in its groups."""
+    ``nbytes`` [rows, ...], the bytes of each collective's whole vector; they are never coded. ``axis_times`` returns,
+    for an axis, the function that gives the seconds of collectives in its groups."""
     beside, as_it_is = np.ones(len(rows), np.int64), np.zeros(len(rows), np.int64)
     return axis_times("tensor")(kind, rows.algorithm, rows.tp, beside, as_it_is, nbytes)
 

@@ -122,8 +122,9 @@ def _state(job: Job, rows: Strategies, edges: Ints) -> Floats:
 
 
 def _flying(rows: Strategies, kept: Floats) -> Floats:
-    """Return the most bytes that a rank of each stage holds for all micro-batches in flight at once: [rows, stages].
-    ``kept`` are the bytes that each chunk keeps of one micro-batch: [rows, chunks]."""
+    """Return the most bytes that a rank of each stage holds for all micro-batches in flight at once in a 1F1B pipeline,
+    interleaved where a stage has several chunks: [rows, stages]. ``kept`` are the bytes that each chunk keeps of one
+    micro-batch: [rows, chunks]."""
     stages, virtual = rows.stages, int(rows.virtual_stages[0])
     of_stage, found = kept.reshape(len(rows), virtual, stages), np.zeros((len(rows), stages))
     for micro_batches in np.unique(rows.micro_batches):
@@ -361,7 +362,8 @@ def _pipelined(job: Job, strategy: Strategy, uses: list[ExchangeUse] | None = No
 
 def strategy_seconds(job: Job, strategy: Strategy) -> float:
     """Return the step time of a strategy in seconds as :func:`simulate` finds it, without the other fields of a
-    :class:`StrategyStep`, and with the same errors; circuits are taken to be in place."""
+    :class:`StrategyStep`, and with the same errors. Circuits are taken to be in place; of data parallelism alone
+    schedules of one size for all exchanges are not tried (:func:`data_parallel_seconds`)."""
     if strategy.plain:
         return data_parallel_seconds(job, strategy)
     return stage_seconds(on_divided_channels(job, strategy), strategy)
@@ -374,7 +376,8 @@ def exact_stage_times(job: Job, strategy: Strategy, uses: list[ExchangeUse] | No
     Args:
         job: where the strategy runs.
         strategy: other than data parallelism alone.
-        uses: list that is extended in place by the collectives that are priced; None to record none.
+        uses: list that is extended in place by the collectives that the step takes, gradients unit by unit or whole as
+            it exchanges them; None to record none.
     """
     rows = Strategies.of(strategy)
     sends = stage_sends(job, rows, exchange_seconds(job, strategy.algorithm))

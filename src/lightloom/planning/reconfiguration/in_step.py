@@ -522,8 +522,9 @@ class _Notes:
         return self._known or axis not in REPLICAS
 
     def _planes(self, phase: Phase, axis: Axis, interval: Interval) -> list[int]:
-        """Return the numbers of the planes that an axis uses in a phase, as many as the phase's division gives it; of a
-        pipeline's planes, sends forward have the first half and sends backward the second."""
+        """Return the numbers of the planes that an axis uses in a phase, the lowest that it holds, as many as the
+        phase's division gives it; of a pipeline's planes, sends forward have the first half and sends backward the
+        second, both rounded down."""
         numbers = [plane for plane, holder in self._numbers[phase].items() if holder == axis]
         numbers = numbers[: self._step.settings[phase].get(axis, 0)]
         if interval.name.startswith("send") and self._step.times.least[axis] > 1:

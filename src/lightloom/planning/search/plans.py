@@ -90,8 +90,8 @@ _SHARDINGS = {"none": "replicated", "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zer
 
 
 def division_words(choice: Strategy | PlacedChoice) -> str:
-    """Return how a plan divides the job among the ranks, and what it recomputes, in words: ``data 64, pipeline 8,
-    ZeRO-1``."""
+    """Return how a plan divides the job among the ranks, and what it recomputes, in words: the degrees above 1 and the
+    sharding, ``data 64, pipeline 8, ZeRO-1``; of a placed plan ``placed operators split 8 ways, data 2``."""
     if isinstance(choice, PlacedChoice):
         parts = [f"placed operators split {choice.k} ways" if choice.k > 1 else "placed operators"]
         parts += [f"data {choice.l}"] if choice.l > 1 else []

@@ -71,7 +71,7 @@ class Pins(StatedStrategy):
 
     def match(self, rows: Strategies) -> Mask:
         """Return a mask of the rows that have everything that is pinned: [rows]; a pinned sharding holds for any row
-        with one replica."""
+        with one replica, a pinned ``micro_batch`` for rows whose micro-batches have so many samples."""
         matching = np.ones(len(rows), np.bool_)
         for name, value in self:
             if value is not None:

@@ -677,9 +677,10 @@ class LatencySensitivity:
 
 def latency_sensitivity(ranked: PlanSearch, latencies: Sequence[float] = LATENCIES) -> LatencySensitivity:
     """Return the smallest of the ``latencies`` above the fabric's own at which another plan wins on the winner's
-    cluster, with that plan, found by bisection. Both are None where no latency lies above the own one, or where the
-    first winner wins at the largest latency, and so, it is taken, at all smaller ones. The first winner still wins
-    where it takes at most 1e-9 more than the best.
+    cluster, with that plan, found by bisection, and how many times as long the first winner takes there (None where it
+    was not simulated), beside the fabric's own latency. All but the own latency are None where no latency lies above
+    the own one, or where the first winner wins at the largest latency, and so, it is taken, at all smaller ones. The
+    first winner still wins where it takes at most 1e-9 more than the best.
 
     Args:
         ranked: a search; its graph, pins and kinds are searched again at the winner's batch.

@@ -321,9 +321,10 @@ class _PlanTasks:
         self._done[position] = self._append(task, *self._awaited.pop(position, []))
 
     def exchange(self, index: int, exchange: Exchange) -> None:
-        """Add the tasks of the plan's exchange number ``index``, whose data exists, and let the position that needs it
-        wait for the last: a set-up where circuits are not in place, reconfiguration, encoding and decoding where they
-        take any time, and the transmission, with conversions, always."""
+        """Add the tasks of the plan's exchange number ``index``, whose data exists, one after the other on the network,
+        and let the position that needs it wait for the last: a set-up where circuits are not in place, reconfiguration
+        and encoding, then the transmission with conversions, then decoding. The transmission is always added, the
+        others where they take any time."""
         cost = self._priced[index].cost
         ready = () if exchange.starts_after == START else (self._done[exchange.starts_after],)
         if cost.setup and not circuits_in_place(self._priced, index):
