@@ -51,7 +51,8 @@ _GOAL = 1.1
 
 
 def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
-    """Return the bytes per second of every circuit, or on packet fabrics of its first link: [circuit]."""
+    """Return the bytes per second of every circuit, all channels that it bundles together, or on packet fabrics of the
+    first link of its path: [circuit]."""
     if fabric.exclusive:
         return np.asarray(circuits.width * fabric.channel_bandwidth, np.float64)
     path = fabric.path(circuits.source, circuits.destination, circuits.route)
@@ -61,22 +62,23 @@ def _rates(fabric: Fabric, circuits: StandingCircuits) -> Floats:
 def over_circuits(
     collective: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int, *, bound: float, note: str
 ) -> Schedule:
-    """Return a queued schedule over these circuits, not yet verified, in which every part travels in ``pieces`` equal
-    pieces.
+    """Return a queued schedule named "synthesized" over these circuits, not yet verified, in which every part travels
+    in ``pieces`` equal pieces, each a chunk that may take a way of its own.
 
     Pieces take ways by price, so that busy circuits are avoided, and a circuit sends first what has the longest way
-    left.
+    left. Rows stand in an order in which they can be sent, each numbered as a step of its own.
 
     Args:
         collective: one whose parts go from one rank to one rank, each of its own size.
         circuits: circuits that stand throughout or, on a packet fabric, links between ranks.
         pieces: pieces of each part.
-        bound: seconds that no schedule beats, circuits in place.
-        note: description for the notes; none where it is empty.
+        bound: seconds that no schedule beats, circuits in place; circuits that would be busy for more than 1.1 times
+            as long are dear.
+        note: the only note of the schedule; it has none where this is empty.
 
     Raises:
         UnsupportedError: no way over the circuits leads from where some part begins to where it ends, or only one of
-            too many hops.
+            more hops than a table of 33,554,432 entries has room for, one for each piece and hop.
     """
     demand = Demand(collective)
     piece = np.repeat(np.arange(len(demand.source)), pieces)
@@ -112,20 +114,22 @@ def _ways(
 ) -> tuple[Ints, StandingCircuits]:
     """Return the circuits of each piece's way, [piece, hop], and all circuits ordered by the rank that sends.
 
-    A way is listed from its end, −1 where it has fewer hops; it numbers the circuits that are returned. All pieces
-    choose their ways six times, each by the loads of the others; the ways returned are those of the time with the
-    fewest seconds on the busiest circuit.
+    A way is listed from its end, hop 0 being the circuit that reaches the destination, and −1 fills up ways of fewer
+    hops; the numbers are those of the circuits that are returned. All pieces choose their ways six times, each by the
+    loads of the others; the ways returned are those of the time with the fewest seconds on the busiest circuit, bytes
+    over bandwidth.
 
     Args:
         demand: parts with source, destination and bytes.
-        part: number of each piece's part, ordered by the rank that sends it, its largest parts first: [piece].
+        part: index into the arrays of ``demand`` of the part of each piece, ordered by the rank that sends it, its
+            largest parts first: [piece].
         circuits: circuits that stand throughout or, on a packet fabric, links between ranks.
         bound: seconds that the collective takes at least, more than 0.
         pieces: pieces into which each part is cut.
 
     Raises:
         UnsupportedError: no way over the circuits leads from where some part begins to where it ends, or only one of
-            too many hops.
+            more than 33,554,432 / pieces of all parts.
     """
     ranks = fabric.ranks
     circuits = circuits.only(np.argsort(circuits.source, kind="stable"))
@@ -166,8 +170,9 @@ _MOST_RANKS = 512
 def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
     """Return the fastest gather, scatter, permute, all-to-all or all-to-all-v found, not yet verified.
 
-    On a damaged ring steps of plain algorithms are not tried. Nothing more is tried once a schedule takes at most 2 %
-    more than the lower bound, the set-up in neither.
+    Tried are steps of plain algorithms, except on a damaged ring, and parts that find their own ways over standing
+    circuits, or on packet fabrics schedules without barriers and parts over links between ranks. Nothing more is tried
+    once a schedule takes at most 2 % more than the lower bound, the set-up in neither.
 
     Raises:
         UnsupportedError: nothing that was tried carries the parts on this fabric.
@@ -188,11 +193,12 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
 def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield schedules on packet links, named "synthesized", not yet verified: one stage, then the striped two-way ring,
-    without barriers between steps, every chunk in 1, 2, 4 and 8 pieces, and then parts that find their own ways.
+    without barriers between steps, each once with every chunk in 1, 2, 4 and 8 pieces, and then parts that find their
+    own ways, in ever more pieces as long as these are faster.
 
     Algorithms that refuse, and schedules of more than 524,288 rows, are left out. Parts find their ways over links
-    between ranks where these join all ranks, no sibling group shares them, and the shortest ways of all parts cross at
-    most 65,536 links.
+    between ranks where these join all ranks, routes have no choice of parallel links, and the shortest ways of all
+    parts cross at most 65,536 links.
     """
     for algorithm in (ONE_STAGE, RING_TWO_WAY.bundled()):
         steps = steps_of(algorithm, collective, fabric)
@@ -213,7 +219,7 @@ def _over_circuits(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
     """Yield schedules, not yet verified, of parts over the standing circuits of each schedule that :func:`_carriers`
     yields, those of collectives whose parts are all equal.
 
-    Over each the parts travel in 1, 2, 4 and 8 pieces, as long as more of them are faster.
+    Over each set of circuits the parts travel in 1, 2, 4 and 8 pieces, one schedule each, until one is not faster.
     """
     for carrier in _carriers(collective, fabric):
         # None of the circuits of a carrier ever changes.
@@ -254,7 +260,11 @@ def _carriers(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 
     On a damaged ring it is the all-gather around the damage alone. Otherwise it is the all-gather of the striped
     two-way ring, and what synthesis finds for an all-to-all among at most 512 ranks, or on a ring of wavelengths
-    instead for a reduce where ``collective`` is a gather, and for a broadcast where it is a scatter.
+    instead for a reduce where ``collective`` is a gather, and for a broadcast where it is a scatter. Of these a
+    schedule whose circuits change is left out.
+
+    Raises:
+        UnsupportedError: the circuits that damage leaves cannot join all ranks.
     """
     if fabric.damaged:
         around = around_damage(Collective("all-gather", fabric.ranks, collective.nbytes), fabric)

@@ -37,9 +37,10 @@ _TRANSFERS = 1 << 19
 
 
 def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return a queued schedule on a damaged ring that uses nothing that has failed, not yet verified.
+    """Return the fastest queued schedule found on a damaged ring that uses nothing that has failed, not yet verified.
 
-    It serves all-gather, reduce-scatter, all-reduce, broadcast and reduce.
+    It serves all-gather, reduce-scatter, all-reduce, broadcast and reduce. Several sets of standing circuits are
+    compared, the best of them with the share of a rank in 1 to 16 pieces, each on a tree of its own.
 
     Raises:
         UnsupportedError: circuits cannot join all ranks.
@@ -70,10 +71,10 @@ def around_damage(collective: Collective, fabric: Fabric) -> Schedule:
 
 
 def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Schedule:
-    """Return the rows of a schedule of all ranks that carry the root's data, as the schedule of a rooted collective,
-    not yet verified.
+    """Return the rows of an all-gather or reduce-scatter that carry the share of rank 0, the root, as the schedule of
+    ``collective``, a broadcast or a reduce, not yet verified.
 
-    They are those of the first share's chunks, in all copies of a folded schedule, which is unfolded for it.
+    A folded schedule is unfolded for it.
     """
     schedule = schedule.unfolded(fabric.fibre_channels)
     pieces = schedule.chunks // fabric.ranks
@@ -84,15 +85,16 @@ def _of_root(schedule: Schedule, collective: Collective, fabric: Fabric) -> Sche
 def _grow_trees(
     half: Collective, fabric: Fabric, circuits: StandingCircuits, pieces: int
 ) -> tuple[StandingCircuits, Forest]:
-    """Return circuits with the trees of an all-gather, or of a reduce-scatter, as ``half`` is, in ``pieces`` pieces
-    over them."""
+    """Return ``circuits`` as they are, and the trees over them of ``half``, an all-gather or a reduce-scatter, with
+    every rank's share in ``pieces`` pieces, each on a tree of its own."""
     timing = busy_and_delay(fabric, circuits, max(half.nbytes_per_rank, 1.0) / pieces)
     return circuits, forest(circuits, *timing, pieces, backward=half.kind == "reduce-scatter")
 
 
 def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[StandingCircuits]:
-    """Yield the circuits that failures leave of several designs, where they join all ranks: of unit links alone, of the
-    design for a sound ring, where a link is broken that for twice as many ranks, and of plain families of chords."""
+    """Yield the circuits that failures leave of several designs, where they join all ranks: of unit links (from each
+    rank to its neighbours) alone, of the best design for a sound ring, of that for a sound ring of twice as many ranks
+    if some link carries no light, and of plain families of chords. Equal designs are tried once."""
     broken = bool(_blocked(fabric).all(axis=1).any())
     designs = [_design(collective, fabric, times) for times in ((1, 2) if broken else (1,))]
     for chords in dict.fromkeys([(), *designs, *_simple(fabric)]):
@@ -101,21 +103,21 @@ def _circuits_to_try(collective: Collective, fabric: Fabric) -> Iterator[Standin
 
 
 def _design(collective: Collective, fabric: Fabric, times: int) -> tuple[Level, ...]:
-    """Return the chords of the best design for a sound ring of ``times`` as many ranks, each as far from the next.
-
-    The hubs of the chords are divided by ``times``, rounded up, for the ring of the fabric's ranks.
-    """
+    """Return the chords of the best design found for a sound ring of ``times`` as many ranks, neighbours as far apart
+    as here, for use on the ring of the fabric's ranks: the number of hubs of each level is divided by ``times``,
+    rounded up."""
     task = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0), times)
     design, _ = RingSearch(task).run(scaled(_EFFORT * fabric.ranks))
     return tuple(chord._replace(hubs=-(-chord.hubs // times)) for chord in design.chords)
 
 
 def _simple(fabric: Fabric) -> Iterator[tuple[Level, ...]]:
-    """Yield chords of one to three lengths from every rank, the longest on about half of the wavelengths; unit links
-    are not among them.
+    """Yield families of chords from every rank, the shortest chords first: of 2, of 4, of 8, of 3 and 9, of 4 and 12,
+    and of 3, 9 and 27 ranks; unit links are not among them.
 
-    At the ends of a line no chord leads back from beyond, so that the last ranks lean on few long lightpaths, which
-    must be wide.
+    The longest chords take about half of the wavelengths: at the ends of a line no chord leads back from beyond, so
+    that the last ranks lean on few long lightpaths, which must be wide. Families whose longest chords have no
+    wavelength or pass half the ring or more are left out.
     """
     ranks, channels = fabric.ranks, fabric.usable_channels
     for *below, top in ((2,), (4,), (8,), (3, 9), (4, 12), (3, 9, 27)):
@@ -126,12 +128,13 @@ def _simple(fabric: Fabric) -> Iterator[tuple[Level, ...]]:
 
 
 def standing_circuits(fabric: Fabric, chords: tuple[Level, ...]) -> StandingCircuits | None:
-    """Return all circuits of chords that failures leave, the longest chords first, and unit links on all channels that
-    they leave free.
+    """Return all circuits of chords that failures and the reach of light leave, the longest chords first, and unit
+    links on all channels that they leave free.
 
-    A circuit bundles a run of neighbouring channels that are usable all along it; runs less than a quarter as wide as
-    the widest of the same chord or link are left out. None where the chords do not fit, or where what is left does not
-    lead from every rank to every other. Hubs are counted from the first broken link on, so that few chords pass it.
+    A circuit bundles a run of neighbouring channels that are usable all along it and at both ends; a chord that is
+    broken into several runs has several circuits, those less than a quarter as wide as its widest left out, and so has
+    a unit link. None where the chords do not fit the channels, or where what is left does not lead from every rank to
+    every other. Hubs are counted from the first link without any light on, so that few chords pass it.
 
     Args:
         chords: levels without the unit links, the shortest chords first.
@@ -178,7 +181,7 @@ def _planned_circuits(
     Args:
         level: index into ``plan.chords``.
         direction: 0 clockwise, 1 counter-clockwise.
-        shift: ranks by which all circuits are moved on.
+        shift: number that is added, around the ring, to the ranks at which all circuits of the plan begin and end.
         lit: numbers of the channels that are not dead on all links, ascending; channel k of the plan is ``lit[k]``.
         channels: channels of each link, dead ones among them.
     """
@@ -194,7 +197,7 @@ def _planned_circuits(
 
 
 def _take(free: Mask, circuits: StandingCircuits, fabric: Fabric) -> None:
-    """Mark the channels of circuits as taken in ``free``: [link, channel]."""
+    """Set the channels of circuits to False on every link that they pass in ``free``, in place: [link, channel]."""
     runs = fabric.footprint(circuits.source, circuits.destination, circuits.route)
     for i in range(len(circuits)):
         links = runs.base[i, 0] + (runs.start[i, 0] + np.arange(runs.length[i, 0])) % runs.period[i, 0]
