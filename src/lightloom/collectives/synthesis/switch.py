@@ -50,11 +50,12 @@ _STARTS = 3
 
 @lru_cache(maxsize=64)
 def circulant(ranks: int, degree: int) -> Ints:
-    """Return how far ahead the circuits of every rank lead, so that few hops lie between the farthest ranks and, among
-    such, few in all: [degree].
+    """Return how many ranks ahead, around all ranks, the circuits of every rank lead, in no order, so that few hops lie
+    between the farthest ranks and, among such, few in all: [degree].
 
     With a circuit to every other rank, distances from 1 to ``ranks`` − 1 take turns; otherwise they are found by random
-    changes from N^(0/D), N^(1/D), ..., seeded, so that the same question has the same answer.
+    changes from N^(0/D), N^(1/D), ... (N ranks, D circuits a rank), seeded, so that the same question has the same
+    answer.
     """
     if degree >= ranks - 1:
         return 1 + np.arange(degree, dtype=np.int64) % (ranks - 1)
@@ -71,8 +72,8 @@ def circulant(ranks: int, degree: int) -> Ints:
 
 @lru_cache(maxsize=64)
 def lift(ranks: int, degree: int, period: int) -> Ints:
-    """Return how far ahead the circuits of one period of ranks lead, so that an all-to-all's fullest circuit carries
-    few blocks: [degree, period]. ``period`` divides ``ranks``.
+    """Return how many ranks ahead, 0 to ``ranks`` − 1, the circuits of one period of ranks lead, so that an
+    all-to-all's fullest circuit carries few blocks: [degree, period]. ``period`` must divide ``ranks``.
 
     On each plane the ranks of a period lead to different residues modulo the period, so that a plane is a permutation.
     The circuits join all ranks. They are found by random changes of random lifts, seeded; with a circuit to every other
@@ -120,8 +121,8 @@ class Lift:
         return cls(ahead, origin, circuit, hops)
 
     def lightpaths(self) -> Lightpaths:
-        """Return the circuits as lightpaths of one tap each, without times; those that leave a rank are ordered by
-        plane.
+        """Return the circuits of all ranks as lightpaths of one tap each, numbered rank · planes + plane, whose seconds
+        of delay and of sending are left empty.
 
         Queues are numbered plane · period + place of the rank in its period.
         """
@@ -152,7 +153,7 @@ class Lift:
 @lru_cache(maxsize=8)
 def kautz(ranks: int, degree: int) -> StandingCircuits:
     """Return a generalised Kautz graph, every rank with ``degree`` circuits each way, on as many planes, which are
-    their channels.
+    their channels: width 1, route 0, ordered by source.
 
     Circuits from a rank to itself, which some numbers of ranks ask for, lead to the next such rank instead; some are
     left where no exchange removes them.
@@ -228,7 +229,7 @@ def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, piece
     """Return a queued all-to-all over circuits that repeat, not yet verified, folded to the rows of one period where
     that is not all ranks.
 
-    Every block travels in ``pieces`` pieces; ``note`` is a description for the notes.
+    Every block travels in ``pieces`` pieces; ``note`` is the schedule's only note, none where it is empty.
     """
     return _schedule_blocks(collective, fabric, (lift.origin, lift.circuit, lift.hops), lift.queues(), pieces, note)
 
@@ -238,8 +239,8 @@ def exchange_over(
 ) -> Schedule:
     """Return a queued all-to-all over a switch's circuits, not yet verified.
 
-    The same number of circuits must enter every rank, and they must join all ranks. Every block travels in ``pieces``
-    pieces; ``note`` is a description for the notes.
+    The same number of circuits must enter every rank, and they must join all ranks; neither is checked. Every block
+    travels in ``pieces`` pieces; ``note`` is the schedule's only note, none where it is empty.
     """
     ranks = collective.ranks
     entering = np.argsort(circuits.destination, kind="stable").reshape(ranks, -1)
@@ -258,7 +259,8 @@ def _schedule_blocks(
     verified.
 
     Every hop is rotated so that its circuit starts in the first period. A circuit sends what is on its first hop, then
-    what is on its second, and so on, and of one hop first what has farthest to go.
+    what is on its second, and so on, and of one hop first what has farthest to go. Chunk (source · ranks + destination)
+    · pieces + piece is a piece of the block from source to destination.
 
     Args:
         ways: ranks where circuits into every rank begin, and numbers of these circuits, [rank, entering] each; and hops
@@ -306,7 +308,8 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
     takes at most 0.2 % more than the bound for its number of circuits a rank, the set-up in neither.
 
     All-gathers, reduce-scatters and all-reduces run over circulants, lifts and a Kautz graph, all-to-alls over lifts, a
-    Kautz graph, or circuits that change. Fewer bytes than one a rank are searched as one byte a rank.
+    Kautz graph, or circuits that change. Fewer bytes than one a rank are searched as one byte a rank; the schedule
+    returned has the bytes of ``collective``.
     """
     # A size of nothing has the circuits of a byte, so that what follows is sent later.
     nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
@@ -319,8 +322,9 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
     """Yield schedules of an all-gather, reduce-scatter or all-reduce over circulants, a lift and a Kautz graph, or
     those of :func:`_exchange_candidates` for an all-to-all, not yet verified.
 
-    Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2, those of
-    too many rows left out. Where each rank has one circuit there are circulants only.
+    Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2; left out
+    are more than 65,536 transfers in a period of the lift and more than 8,388,608 rows over the graph. The lift has the
+    largest period up to 8 that divides the ranks. Where each rank has one circuit there are circulants only.
     """
     if collective.kind == "all-to-all":
         yield from _exchange_candidates(collective, fabric)
@@ -363,7 +367,8 @@ def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sch
     """Yield all-to-alls, not yet verified, over lifts, over a Kautz graph, and straight over circuits that change.
 
     Lifts have the periods 1, the largest divisor of the ranks up to 4, and that up to 8, each with blocks in 1 and 4
-    pieces. A Kautz graph is tried where each rank has several circuits and rows are not too many.
+    pieces. A Kautz graph, its blocks uncut, is tried where each rank has several circuits and rows, at the most hops
+    for each block, are at most 8,388,608.
     """
     ranks, degree = fabric.ranks, fabric.channels
     for period in sorted({1, _period(ranks, _LONGEST_PERIOD // 2), _period(ranks, _LONGEST_PERIOD)}):
@@ -389,7 +394,7 @@ def gather_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces:
     """Return a queued all-gather, reduce-scatter or all-reduce over circuits that repeat, not yet verified, folded to
     the rows of one period where that is not all ranks.
 
-    Every share travels in ``pieces`` pieces; ``note`` is a description for the notes.
+    Every share travels in ``pieces`` pieces; ``note`` is the schedule's only note, none where it is empty.
     """
     period = lift.ahead.shape[1]
     return tree_schedule(

@@ -186,7 +186,7 @@ def lift_hops(ahead: Any, ranks: int, hops: Any, queue: Any) -> bool:
     % period]``.
 
     Args:
-        ahead: less than the ranks: [plane, period].
+        ahead: 0 to one less than the ranks: [plane, period].
         hops: out, hops from each rank of the first period: [source, rank]; incomplete where some rank is not reached.
         queue: scratch, [rank].
 

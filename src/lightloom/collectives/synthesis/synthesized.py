@@ -29,8 +29,8 @@ _MOST_ANEW = 1024
 
 
 def refusal(kind: str, fabric: Fabric) -> str | None:
-    """Return a sentence that says why nothing can be synthesized for a kind of collective on a fabric: too many ranks,
-    or a kind that is not served there; None where something can."""
+    """Return a sentence, without a full stop, that says why nothing can be synthesized for a kind of collective on a
+    fabric: more than 8,192 ranks, or a kind that is not served there; None where something can."""
     if fabric.ranks > _MOST_RANKS:
         return f"synthesis searches among at most {_MOST_RANKS:,} ranks, not {fabric.ranks:,}"
     kinds: tuple[str, ...] = (*(SERVES if fabric.switch_planes else CLASSIC), *OF_PARTS)

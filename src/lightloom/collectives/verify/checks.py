@@ -86,8 +86,8 @@ def ranges(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
-    """Raise VerificationError about the first row whose fibre or wavelengths do not exist, or that has no
-    wavelength."""
+    """Raise VerificationError about the first row whose fibre or wavelengths do not exist, or that has no wavelength;
+    its wavelengths may go on from the last one of a fibre to the first one of the next fibre."""
     wavelengths = fabric.fibre_channels
     channel, count = channels(schedule, fabric), schedule.wavelength_count
     outside = (
@@ -108,7 +108,7 @@ def _check_wavelengths(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def channels(schedule: Schedule, fabric: Fabric) -> Int32s:
-    """Return the first channel of each row, fibre · wavelengths + wavelength: [row]."""
+    """Return the first channel of each row, fibre · wavelengths of a fibre + first wavelength: [row]."""
     channel = schedule.fibre.astype(np.int32)
     channel *= np.int32(fabric.fibre_channels)
     channel += schedule.first_wavelength
@@ -200,14 +200,16 @@ def copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> Ints:
 
 
 def moved(schedule: Schedule, rank: Ints, copy: Ints | int, *, back: bool = False) -> Ints:
-    """Return the ranks that have, in copy number ``copy`` of a folded schedule, the places that ``rank`` have in the
-    first one; with ``back`` those in the first copy for ranks of ``copy``."""
+    """Return the ranks that take, in copy number ``copy`` (from 0, the rows as they are) of a folded schedule, the
+    places of ``rank`` in the first copy; with ``back`` the ranks of the first copy for the ranks ``rank`` of ``copy``.
+    What is not folded has them unchanged."""
     return rank if schedule.folding is None else np.asarray(schedule.folding.moved(rank, copy, back=back))
 
 
 def moved_back(schedule: Schedule, chunk: Ints, copy: Ints) -> Ints:
     """Return, for chunks of copies of a folded schedule, the chunks in the same places in the first copy: their owners,
-    and in an all-to-all their readers, are moved back. ``copy`` is the number of each chunk's copy."""
+    and in an all-to-all their readers, are moved back. ``copy`` is the number of each chunk's copy, from 0. What is not
+    folded has the chunks unchanged."""
     if schedule.folding is None:
         return chunk
     ranks = schedule.collective.ranks
@@ -258,8 +260,10 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
     """Prove that no rank sends, and none receives, on more wavelengths at once than it has transceivers; sending and
     receiving count apart.
 
-    Nothing is checked where the fabric states no number of them. Of a folded schedule ranks count modulo its period. Of
-    steps with dependencies an upper estimate is compared, so that a schedule that needs a few less may be refused too.
+    A lightpath counts with its wavelengths once at its source, and once at each of its destinations; those of a queued
+    schedule all stand at once. Nothing is checked where the fabric states no number of them. Of a folded schedule ranks
+    count modulo its period. Of steps with dependencies an upper estimate is compared, so that a schedule that needs a
+    few less may be refused too.
 
     Args:
         step: position of each row's step, all 0 in a queued schedule: [row].
@@ -363,8 +367,9 @@ def check_folding(schedule: Schedule, fabric: Fabric) -> None:
     """Prove that the rows of a folded schedule, of steps in order or queued, can be repeated around the ring; nothing
     of one that is not folded.
 
-    The period must divide the ranks, the kind be the same from every rank, chunks be as many for each rank, and rows
-    be sent by ranks of the first period, on the channels that the folding states for the first copy.
+    The period must divide the ranks, and axes hold as many copies; the kind must be the same from every rank
+    (all-gather, reduce-scatter, all-reduce, all-to-all or barrier), and chunks as many for each rank; rows must be sent
+    by ranks of the first period, on the channels that the folding states for the first copy.
 
     Raises:
         VerificationError: the first violation found; among them steps with dependencies and in-network reductions.
@@ -403,7 +408,8 @@ def of_first_owners(schedule: Schedule) -> Schedule:
     """Return a folded schedule with each row replaced by that of its copies whose chunk is owned by a rank of the first
     period; sources may then lie in any period.
 
-    What is not folded is returned unchanged.
+    Source, destination and chunk are replaced, lightpaths and channels are not. What is not folded is returned
+    unchanged.
     """
     if schedule.folding is None:
         return schedule
@@ -459,8 +465,9 @@ def rows_by_chunk(schedule: Schedule, rows: Ints, chunks: int) -> Iterator[tuple
         chunks: number of chunks, which may be fewer than the schedule's where no row carries another one.
 
     Yields:
-        The first chunk of these; the row numbers, sorted by chunk and for each chunk in the order of ``rows``; and the
-        place of each chunk's first row among them, [chunk + 1]. The next ones begin with the chunk after these.
+        The first chunk of these; the row numbers, sorted by chunk and for each chunk in the order of ``rows``, a row
+        once for each of its chunks; and the place of each chunk's first row among them, [chunk + 1]. The next ones
+        begin with the chunk after these.
     """
     lists = schedule.lists
     if lists is None:

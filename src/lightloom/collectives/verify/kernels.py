@@ -52,8 +52,8 @@ def replay(rows: QueuedRows, parts: Ints, complete: int, ends: Ints) -> tuple[in
 
     Args:
         rows: rows by lightpath, each lightpath's in the order of its queue, with the cells that they read and write.
-        parts: in and out, contributions that are summed in each cell: [cell].
-        complete: contributions of a complete chunk.
+        parts: in and out, number of contributions that are summed in each cell, a chunk on a rank: [cell].
+        complete: number of contributions of a complete chunk.
         ends: cells that must be complete in the end.
     """
     cells = _Cells(parts, np.zeros(len(parts), np.int64), np.zeros(len(parts), np.bool_))
@@ -98,12 +98,13 @@ def _send(rows: QueuedRows, cells: _Cells, row: int, complete: int) -> int:
     """Send one row of a queued schedule if it can be sent, and return ``OK``; otherwise change nothing and return a
     code.
 
-    A row that stores needs a complete source cell (else ``WAITS``) and an empty target (else ``TWICE``). A row that
-    adds waits until all sums have arrived at its source; it gives the source's parts away, which it may do once (else
-    ``AGAIN``), and must not add to a cell that has given its own away (``TWICE``).
+    A row that stores needs a complete source cell (else ``WAITS``) and an empty target for which no sum is under way
+    (else ``TWICE``). A row that adds waits (``WAITS``) until all sums have arrived at its source; it gives the source's
+    parts away, which it may do once (else ``AGAIN``), and must not add to a cell that has given its own away
+    (``TWICE``).
 
     Args:
-        cells: in and out.
+        cells: what ranks hold of chunks, in and out.
         row: row number.
         complete: contributions of a complete chunk.
     """
@@ -331,10 +332,10 @@ def by_listed_chunk(number: Column, rows: Ints, lists: Lists, first_chunk: int, 
     ``first_chunk`` on; a row comes once for each of these chunks.
 
     Args:
-        number: of each row's list: [row].
-        rows: in their order.
-        lists: what they carry.
-        first_chunk: chunk of the first place.
+        number: number of each row's list: [row].
+        rows: row numbers in the order that they keep where chunks are equal.
+        lists: chunks of each list.
+        first_chunk: first of the chunks that are wanted.
         begins: places at which the rows of each chunk begin, for as many chunks as are wanted: [chunk + 1].
     """
     position, some = begins[:-1].copy(), len(begins) - 1
@@ -357,7 +358,8 @@ def replay_gather(sends: Sends, owner: Ints, reader: Ints, ranks: int, reach: Co
     ``owner`` [chunk] has a chunk at first, and ``reader`` [chunk] must end with it, every rank where that is −1. A rank
     receives each chunk at most once (else ``TWICE``), and passes it on (else ``NOT_HELD``) in steps that begin after
     that in which it came has ended (else ``UNORDERED``), as ``reach`` says of steps a and b in [a, b]; where that is
-    empty steps run in their order, and ``NOT_HELD`` stands for both. ``sends`` has the rows chunk by chunk, those of a
+    empty steps run in their order, and ``NOT_HELD`` stands for both. The rank is the sender, with ``TWICE`` the
+    receiver, and with ``WRONG_END`` the one that lacks the chunk. ``sends`` has the rows chunk by chunk, those of a
     chunk in an order in which the steps can run.
     """
     rows, first, step, source, destination = sends.rows, sends.first, sends.step, sends.source, sends.destination
@@ -393,8 +395,10 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
     """Replay any collective in which every rank holds its own contribution at first, and return (code, row or chunk,
     rank): ``OK`` and zeros, or what is wrong first and where: a chunk with ``WRONG_END``, else a row.
 
-    Codes of rows are ``EMPTY``, ``TWICE``, ``LOST``, ``INCOMPLETE``, ``RACE`` (two sends of a step write one rank and
-    do not both add) and ``UNORDERED``; the rank is the one that sends or receives, whichever is at fault.
+    Codes of rows are ``EMPTY`` (nothing to send), ``TWICE`` (a contribution comes that is there), ``LOST`` (a sum is
+    overwritten), ``INCOMPLETE`` (a part of the sum is stored over something), ``RACE`` (two sends of a step write one
+    rank and do not both add) and ``UNORDERED`` (no dependency orders it after what wrote or read the chunk there); the
+    rank is the one that sends or receives, whichever is at fault.
 
     Contributions are replayed some thousand at a time, so that memory grows with the ranks and not with their square.
     Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or -1) passes on what

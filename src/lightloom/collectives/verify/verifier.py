@@ -35,6 +35,11 @@ _BLOCK: Effort = 1 << 19
 def verify(schedule: Schedule, fabric: Fabric) -> None:
     """Prove that the schedule does what its collective promises, legally on this fabric.
 
+    Legal are columns that name what exists, steps without a cycle, rows of a lightpath that agree and, on circuits,
+    channels that no two lightpaths hold at once, light that reaches its destination, and no more transceivers and taps
+    than there are. What ranks hold is replayed to the end of the collective. The schedule must be for as many ranks as
+    the fabric has.
+
     Time is linear in rows and in occupied channels, of a folded schedule in those that all copies of steps that are not
     alike occupy; memory is about twice the schedule's.
 
@@ -62,7 +67,8 @@ def verify(schedule: Schedule, fabric: Fabric) -> None:
 
 def verify_light(schedule: Schedule, fabric: Fabric) -> None:
     """Prove that the lightpaths of a schedule of steps, which is not folded, are legal on this fabric, whatever they
-    carry. On packet fabrics only the rows of each lightpath must agree.
+    carry: channels, reach of light, transceivers and taps. On packet fabrics columns must name what exists, steps have
+    no cycle, and the rows of each lightpath agree.
 
     Raises:
         VerificationError: the first violation found.
@@ -72,7 +78,8 @@ def verify_light(schedule: Schedule, fabric: Fabric) -> None:
 
 
 def _check_light(schedule: Schedule, fabric: Fabric) -> _Order:
-    """Return an order in which the steps can run, after proving that the lightpaths are legal.
+    """Return an order in which the steps can run, after proving that the lightpaths are legal: on circuits that no two
+    hold a channel at once, that light reaches their ends, and that ranks have the transceivers.
 
     On packet fabrics rows of a lightpath must agree, and nothing else is asked of them.
 
@@ -249,9 +256,10 @@ _UNORDERED = np.zeros((0, 0), np.uint8)
 
 
 def verify_queued(schedule: Schedule, fabric: Fabric) -> None:
-    """Prove that a queued schedule is legal and serves its collective; ranges of columns have been checked.
+    """Prove that a queued schedule is legal and serves its collective; ranges of columns must have been checked before.
 
-    Time is linear in rows, and in channels that all copies occupy.
+    A queued schedule with dependencies, or on a fabric that reduces in the network, is refused. Time is linear in rows,
+    and in channels that all copies occupy.
 
     Raises:
         VerificationError: the first violation found.
@@ -280,7 +288,8 @@ def _farthest(schedule: Schedule, fabric: Fabric) -> Ints:
 
 
 def _check_queued_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -> None:
-    """Raise VerificationError where lightpaths of any copies share a channel of a link, or a channel does not exist.
+    """Raise VerificationError where lightpaths of any copies, which all stand at once, share a channel of a link, or a
+    channel does not exist.
 
     ``farthest`` has one row number for each lightpath, that to its farthest destination.
     """
@@ -312,11 +321,11 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
     """Prove that copies of a folded schedule use packet links alike, so that what is true of the first is true of all;
     nothing of schedules that are not folded or are for one of several sibling groups.
 
-    To turn all ranks by a period turns the links that rows use: each link into as many as there are copies, equally
-    fast, and no two links into some that they share and some that they do not.
+    In each copy, whose ranks lie whole periods further on, every link that rows use must become another link, of the
+    same bandwidth and latency, that no other link becomes in any copy unless both become the same set of links.
 
     Args:
-        rows: one for each lightpath.
+        rows: row numbers, one for each destination of each lightpath.
 
     Raises:
         VerificationError: a copy takes other ways, links are not equally fast, or copies meet on a link.
@@ -373,12 +382,13 @@ def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, c
 
 
 def _replay_queued(schedule: Schedule, fabric: Fabric) -> None:
-    """Send the rows of each lightpath in order, on packet fabrics all rows in one order, and prove that all ranks end
-    with what the collective promises.
+    """Send the rows of each lightpath in the order of their steps, on packet fabrics all rows as one such queue, each
+    as soon as its source has what it carries, and prove that all ranks end with what the collective promises.
 
     Raises:
         VerificationError: a row is never sent or sends twice, a rank does not end with what it must hold, chunks do not
-            divide among the parts, or a row adds, or stores, where the kind forbids it.
+            divide among the parts, a row adds where the kind only moves data, or stores where the kind leaves sums on
+            one rank each (reduce, reduce-scatter and reduce-scatter-v).
     """
     ranks, chunks, kind = schedule.collective.ranks, schedule.chunks, schedule.collective.kind
     checks.shares(schedule)
@@ -486,6 +496,7 @@ def verify_joint(parts: Sequence[Part], fabric: Fabric) -> Schedule:
 
     Raises:
         VerificationError: the first violation found.
+        UnsupportedError: a part's schedule takes more memory than is free (:func:`verify`).
         ValueError: the fabric has no such groups as a part names.
     """
     joint, begins = joint_schedule(parts, fabric)

@@ -469,7 +469,8 @@ def _around(fabric: Fabric, shape: Shape) -> Iterator[_Lightpaths]:
 
 
 def _halves(ranks: int, spacing: int, hubs: HubTree) -> Iterator[_Lightpaths]:
-    """Yield the lightpaths to hubs on both sides of rank 0, and back from every hub to the ranks behind it.
+    """Yield the lightpaths to hubs on both sides of rank 0, and back from every hub to the ranks behind it; the ranks
+    1 to ⌊ranks / 2⌋ are the clockwise side.
 
     Each item has source and destination, direction, first channel, channels of a lightpath, and first chunk and number
     of the chunks that they carry: arrays [lightpath], or one number for all.
@@ -496,7 +497,7 @@ def _lightpaths(fabric: Fabric, shape: Shape) -> list[_Lightpaths]:
     """Return the lightpaths of all trees of a shape, in groups of one direction and width.
 
     Each group has source and destination, direction, first channel, channels of a lightpath, and first chunk and number
-    of the chunks that they carry: arrays [lightpath], or one number for all.
+    of the chunks that they carry, late pieces not counted: arrays [lightpath], or one number for all.
     """
     if not shape.spacing:
         return list(_around(fabric, shape))
@@ -517,7 +518,8 @@ def _reaches(fabric: Fabric, shape: Shape) -> bool:
 
 
 def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedule:
-    """Return the queued schedule of a broadcast over the trees of a shape, not yet verified."""
+    """Return the queued schedule of a broadcast from rank 0 over the trees of a shape, not yet verified; late pieces of
+    the shape are the last chunks."""
     parts = [np.broadcast_arrays(*part) for part in _lightpaths(fabric, shape)]
     source, destination, route, channel, width, first, pieces = map(np.concatenate, zip(*parts, strict=True))
     queue, piece = grouped(pieces)
