@@ -80,7 +80,7 @@ class TraceTensor:
     @property
     def transposed(self) -> bool:
         """True if the columns of its last two axes lie in one piece in memory, and the rows do not; False where strides
-        are unknown."""
+        are unknown or there are fewer than two axes."""
         return len(self.strides) >= 2 and self.strides[-2] == 1 < self.strides[-1]
 
 
@@ -245,7 +245,8 @@ def exchange_of_call(call: Call, seconds: float) -> TracedExchange:
     """Return the exchange that a communication call asks for: its kind by the call's name, or that of the first inner
     call whose name says one (``unknown`` if none does), and its bytes by what is read.
 
-    Bytes are the most that the call or one inside it reads, None for 0. ``seconds`` are stored as the exchange's time.
+    Bytes are the most that the call or one inside it reads, None for 0. ``seconds`` are stored as the exchange's time;
+    the group of ranks is not known, and its name stays empty.
     """
     calls = list(walk([call]))
     kind = next((kind for inner in calls if (kind := kind_of_words(inner.name))), "unknown")
@@ -350,7 +351,7 @@ def _call(entry: Entry, where: str) -> Call:
 
 def _side(entry: Entry, side: str, where: str) -> list[tuple[Value, Value, Value]]:
     """Return (value, shape, type) for each thing that a call reads (side ``inputs``) or returns (``outputs``);
-    WorkloadError if the lists differ."""
+    WorkloadError if the lists of values, shapes and types differ in length or one is missing."""
     lists = entry.get(side)
     parts: list[Value] = [lists.get(name) for name in ("values", "shapes", "types")] if isinstance(lists, dict) else []
     if len(parts) != 3 or not all(isinstance(part, list) for part in parts) or len({len(part) for part in parts}) > 1:
@@ -388,7 +389,7 @@ def _tensors(value: Value, shape: Value, kind: Value, argument: str, where: str)
 
 
 def _are_counts(*values: object) -> bool:
-    """Return whether all values are whole numbers of at least 0."""
+    """Return whether all values are whole numbers (of type int, so no bool) of at least 0."""
     return all(type(value) is int and value >= 0 for value in values)
 
 
@@ -402,7 +403,8 @@ def _written_arguments(schema: str) -> frozenset[str]:
 
 
 def argument_names(schema: str) -> list[str]:
-    """Return the names of an operator's arguments: ``linear(Tensor input, Tensor weight)`` has input and weight."""
+    """Return the names of an operator's arguments in order: ``linear(Tensor input, Tensor weight) -> Tensor`` has input
+    and weight. The star before arguments by keyword is left out."""
     parts = re.split(r",(?![^(\[]*[)\]])", schema.partition("(")[2].rpartition(") ->")[0])  # outside of brackets
     words = (part.partition("=")[0].split() for part in parts)
     return [word[-1] for word in words if word and word != ["*"]]
@@ -432,7 +434,7 @@ class TraceStep(NamedTuple):
 
 
 def cut_steps(roots: Sequence[Call]) -> list[TraceStep]:
-    """Return the steps of a trace in order; one without a forward call is left out.
+    """Return the steps of a trace in order; one without an operator is left out.
 
     A step that the profiler has marked holds only its first forward pass, with the calls up to the next one, and the
     number of later passes. Without marks each forward pass begins a step, counted from 0.
@@ -817,8 +819,9 @@ def named_axes(kind: str, shape: tuple[int, ...], batch: int | None) -> dict[str
     The first axis is ``sample``. The others are ``channel``, ``height``, ``width``, ``depth`` for four or five axes of
     an image's operator (conv, pool, batch_norm, activation, add), ``channel`` for two axes, ``sequence`` and
     ``channel`` for three, else ``axis_1``, ``axis_2``, ... Where the first axis is not the batch, samples are taken to
-    be merged with it, (B·T, C), or gone. ``batch`` is None where the output does not depend on the samples: axes are
-    then ``axis_0``, ``axis_1``, ...
+    be merged with it or gone: ``sample`` is ``batch`` all the same, ``sequence`` the first axis over the batch where
+    that divides it (and ``channel`` the second of two), and other axes are ``axis_1``, ``axis_2``, ... ``batch`` is
+    None where the output does not depend on the samples: axes are then ``axis_0``, ``axis_1``, ...
     """
     if batch is None:
         return {f"axis_{axis}": size for axis, size in enumerate(shape)}
@@ -835,7 +838,12 @@ def named_sizes(
     kind: str, shape: Shape, batch: int | None, factors: Sequence[Shape], summed: int | None
 ) -> dict[str, int]:
     """Return the sizes of an operator by name: those of its output's axes (``sample`` only where ``batch`` is given),
-    and what it sums or repeats over, such as ``in_channel``, ``head`` or ``key_sequence``. Sizes of 0 are left out.
+    and what it sums or repeats over. Sizes of 0 are left out.
+
+    A convolution adds ``in_channel``, ``kernel_height``, ``kernel_width`` (or others) and ``groups``, another product
+    ``in_channel``. Attention has ``head``, ``sequence``, ``head_dim``, ``key_sequence`` and, with fewer heads of keys,
+    ``key_head`` instead of its output's axes; a product of experts ``expert``, ``sequence`` (visits to an expert for
+    each sample), ``channel`` and ``in_channel``.
 
     Args:
         kind: of the operator, one of ``graph.KINDS``.

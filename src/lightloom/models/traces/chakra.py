@@ -272,8 +272,8 @@ def read_chakra_workload(path: Path, *, batch: int, step: int | None = None) -> 
 
 
 def rank_file(path: Path, rank: int) -> Path:
-    """Return the path of a rank's file: for ``NAME.et`` that is ``NAME.<rank>.et``, also where it is called
-    ``.et.gz``."""
+    """Return the path of a rank's file: ``NAME.<rank>.et`` for ``NAME.et``, ``NAME.<rank>.et.gz`` for
+    ``NAME.et.gz``."""
     name, _, packed = path.name.partition(".gz")
     return path.with_name(f"{Path(name).stem}.{rank}.et" + (".gz" if path.name.endswith(".gz") else packed))
 
@@ -442,7 +442,8 @@ class _ChakraGraph:
 
 
 def _is_backward(node: Node) -> bool:
-    """Return whether the name of a node holds a word of the backward pass (``backward``, ``_bwd``, ``grad``)."""
+    """Return whether the name of a node, in upper or lower case, holds a word of the backward pass (``backward``,
+    ``_bwd``, ``grad``)."""
     return any(word in node.name.lower() for word in _BACKWARD)
 
 
@@ -467,13 +468,13 @@ def _count_attribute(node: Node, attribute: str, path: Path) -> int:
 
 
 def _place(node: Node, path: Path) -> str:
-    """Return the begin of a message about a node: the file, its number and its name."""
+    """Return the begin of a message about a node: ``FILE: node 3 ('NAME')``, 3 being its id."""
     return f"{path}: node {node.id} ({node.name!r})"
 
 
 def _runnable(nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes in an order in which each comes behind all that it waits for, the smallest number first among
-    those ready."""
+    """Return the nodes in an order in which each comes behind all that it waits for, the smallest id first among those
+    ready. All that nodes wait for must be among them, without a cycle (else KeyError or graphlib.CycleError)."""
     by_id = {node.id: node for node in nodes}
     waiting = TopologicalSorter({node.id: waits(node, nested=False) for node in nodes})
     waiting.prepare()

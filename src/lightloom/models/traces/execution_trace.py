@@ -47,8 +47,8 @@ from lightloom.models.traces.operators import HOST, KERNELS, TraceReading, excha
 
 
 def with_whole_norms(calls: Sequence[Call]) -> list[Call]:
-    """Return the calls of a forward pass in order, with the parts of each norm replaced by one call ``aten::rms_norm``
-    in the place of the last of them, whichever norm it is."""
+    """Return the calls of a forward pass in order, with the parts of each norm (mean, square, reciprocal root, products
+    and so on) replaced by one call ``aten::rms_norm``, whichever norm it is, in the place of the last of them."""
     finder, merged = _Norms(calls), dict(enumerate(calls))
     for norm in finder.norms():
         for place in norm:
@@ -203,9 +203,10 @@ class _TraceGraph:
 
     def reading(self, other_steps: int) -> TraceReading:
         """Return the graph, sentences on what the trace does not record, its exchanges, and the share of elements with
-        gradients that are not found as parameters; ``other_steps``, the number of steps that are left out, stands in a
-        sentence.
+        gradients that are not found as parameters (0 where the trace does not tell); ``other_steps``, the number of
+        steps that are left out, stands in a sentence.
 
+        Exchanges are those that kernels of the recording carry out, or else its communication calls on the host.
         WorkloadError where no operator of the step computes a tensor.
 
         The loss is left out unless operators have measured times.

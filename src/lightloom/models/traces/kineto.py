@@ -272,10 +272,11 @@ class Busy(NamedTuple):
 def busy(
     computing: Iterable[tuple[float, float]], exchanging: Iterable[tuple[float, float]], window: tuple[float, float]
 ) -> Busy:
-    """Return how the seconds of a window (begin, end) divide into computing, exchanging and idle ones.
+    """Return how the seconds of a window (begin, end) divide into computing (exchanging at the same time or not),
+    exchanging alone (``exposed``) and idle ones.
 
     Intervals are (begin, end) in seconds of the same clock and may overlap, count once where they do, and do not count
-    outside of the window. Exchanging beside computing counts as computing.
+    outside of the window. Exchanging beside computing is ``overlapped``, a part of ``computing``.
     """
     computed, exchanged = _union(computing, window), _union(exchanging, window)
     either = _length(_union([*computed, *exchanged], window))
@@ -331,9 +332,10 @@ def exchange_of(name: str, arguments: Mapping[str, Any], seconds: float) -> Trac
 
     ``torch.profiler`` of PyTorch 2.2 and later states its collective, elements, number format and group in
     ``arguments``, the fields of an event's ``args``. A collective of an unknown name keeps this name as its kind; bytes
-    are those that this rank puts in, None where elements or format are missing. Where nothing is stated, the kind
-    follows from the ``name`` (``unknown`` where that does not say), bytes and ranks are None, and the group is empty.
-    ``seconds`` are stored as the exchange's time.
+    are those that this rank puts in, None where elements or format are missing; the group is the description of the
+    process group, or else its name, and ranks are its size. Where nothing is stated, the kind follows from the ``name``
+    (``unknown`` where that does not say), bytes and ranks are None, and the group is empty. ``seconds`` are stored as
+    the exchange's time.
     """
     stated = arguments.get("Collective name")
     kind = kind_of_words(str(stated)) or str(stated) if stated else kind_of_kernel(name)
