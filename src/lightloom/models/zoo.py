@@ -157,8 +157,8 @@ def _dotted(name: str) -> bool:
 
 @contextlib.contextmanager
 def search_path(spec: str) -> Iterator[None]:
-    """Let imports find what lies beside the file that a spec names, or in the working folder for a module, while the
-    context lasts."""
+    """Let imports find what lies beside the file that a spec (``path/file.py:factory``) names, or in the working folder
+    for a module (``package.module:factory``), before anything else on ``sys.path``, while the context lasts."""
     place = spec.rpartition(":")[0]
     folder = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
     sys.path.insert(0, folder)
@@ -278,9 +278,9 @@ def trace_zoo(entry: ZooEntry, sequence_length: int | None = None) -> ComputeGra
 
 
 def trace_key(entry: ZooEntry, length: int | None) -> str:
-    """Return the name under which a trace is kept: the model's, a hyphen, and a hash of its name, factory and
-    arguments, its length in tokens (None where it takes none), the batch of traces, and the sources of the tracer, the
-    zoo's modules, the table of operators and the graph."""
+    """Return the name under which a trace is kept (in the cache followed by the version of PyTorch): the model's, a
+    hyphen, and a hash of its name, factory and arguments, its length in tokens (None where it takes none), the batch of
+    traces, and the sources of the tracer, the zoo's modules, the table of operators and the graph."""
     sources = source_hash("models/graph.py", "models/operator_words.py", "models/torch")
     return f"{entry.name}-{content_hash([entry.name, entry.path, dict(entry.arguments), length, TRACE_BATCH, sources])}"
 

@@ -517,10 +517,11 @@ def _attribute(events: Sequence[Event], host: _Host) -> tuple[list[DeviceWork], 
 
 
 def _completed(exchange: TracedExchange, launch: Call) -> TracedExchange:
-    """Return an exchange with the kind and bytes of the call that launched it where its kernel does not tell them.
+    """Return an exchange with the kind of the call that launched it where its own is ``send and receive``, and with the
+    bytes of the tensors that the call reads where its own are None.
 
-    NCCL sends and receives for an all-to-all with one kernel, which tells neither; the bytes are those of the tensors
-    that the call reads.
+    NCCL sends and receives for an all-to-all with one kernel, which tells neither. Where the call's name says no kind,
+    or it reads nothing, the exchange keeps what it has.
     """
     kind = kind_of_words(launch.name) if exchange.kind == "send and receive" else ""
     nbytes = sum(tensor.nbytes for tensor in launch.reads) or None
@@ -531,7 +532,8 @@ def _completed(exchange: TracedExchange, launch: Call) -> TracedExchange:
 def _call(event: Event) -> Call:
     """Return the call of an event of the host, without its place among others: its id is 0 and it holds no inner calls.
 
-    WorkloadError if it has no name, or malformed times or arguments.
+    Its schema is its name for an operator of a library (``aten::mm``), and empty for annotations and backward nodes;
+    its sequence number is −1 where none is stated. WorkloadError if it has no name, or malformed times or arguments.
     """
     name = event.fields.get("name")
     if not isinstance(name, str) or not name:

@@ -77,10 +77,10 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
     )
 
 
-def _policy_and_settings(path: Path, row: tuple[int, list[str]]) -> tuple[str, dict[str, str]]:
-    """Return (policy, values of the settings as text by name) from the first line, its number and its words, as ``DATA
-    ep: 1 pp: 1``; several values of a setting are joined by spaces. ConfigError for another policy, or no words."""
-    line, words = row
+def _policy_and_settings(path: Path, words: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return (policy, values of the settings as text by name, without the colon) from the words of the first line, as
+    ``DATA ep: 1 pp: 1``; several values of a setting are joined by spaces. ConfigError where the first word is none of
+    ``POLICIES``."""
     if not words or words[0] not in POLICIES:
         raise ConfigError(f"{path}, line {line}: {' '.join(words)[:40]!r}: expected one of {', '.join(POLICIES)}")
     settings: dict[str, str] = {}
@@ -97,8 +97,8 @@ def _policy_and_settings(path: Path, row: tuple[int, list[str]]) -> tuple[str, d
 def _layers(
     path: Path, rows: Sequence[tuple[int, list[str]]], policy: str, settings: dict[str, str]
 ) -> Iterator[_Layer]:
-    """Yield the layers that the lines state, with times in seconds; ConfigError where their number or a column is
-    wrong.
+    """Yield the layers that the lines state, with times in seconds (nanoseconds in the file), repeated names numbered
+    (``fc``, ``fc#2``); ConfigError where the number of layers or a column is wrong.
 
     Args:
         path: the file, for messages.

@@ -52,7 +52,7 @@ def exchange_lines(exchanges: Iterable[TracedExchange]) -> list[str]:
     seconds.
 
     As in ``3 x all-reduce in group 'dp' of 8 ranks: 1.5 GB put in, 3.2 ms``; "bytes not recorded" stands where any of
-    them lacks its bytes, and seconds are left out where they are 0.
+    them lacks its bytes, and group, ranks and seconds are left out where they are empty, None or 0.
     """
     lines = []
     for (kind, group, ranks), members in in_groups(exchanges, lambda each: (each.kind, each.group, each.ranks)).items():
