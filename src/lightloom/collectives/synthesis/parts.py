@@ -185,7 +185,8 @@ def between_ranks(collective: Collective, fabric: Fabric) -> Schedule:
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield schedules of steps by plain algorithms, named "synthesized" and not yet verified: one-stage striped and
-    not, and the striped two-way ring; an algorithm that refuses is left out."""
+    not, and the striped two-way ring; an algorithm that refuses is left out. The only note of each names its algorithm:
+    "steps of ..."."""
     for algorithm in (ONE_STAGE.bundled(), ONE_STAGE, RING_TWO_WAY.bundled()):
         if (schedule := steps_of(algorithm, collective, fabric)) is not None:
             yield replace(schedule, algorithm="synthesized", notes=(f"steps of {algorithm.name}",))
@@ -197,8 +198,8 @@ def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     own ways, in ever more pieces as long as these are faster.
 
     Algorithms that refuse, and schedules of more than 524,288 rows, are left out. Parts find their ways over links
-    between ranks where these join all ranks, routes have no choice of parallel links, and the shortest ways of all
-    parts cross at most 65,536 links.
+    between ranks where these join all ranks, no other group of ranks shares them (the fabric has no siblings), and the
+    shortest ways of all parts cross at most 65,536 links.
     """
     for algorithm in (ONE_STAGE, RING_TWO_WAY.bundled()):
         steps = steps_of(algorithm, collective, fabric)

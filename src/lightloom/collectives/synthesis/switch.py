@@ -108,8 +108,9 @@ class Lift:
 
     @classmethod
     def of(cls, ranks: int, ahead: Ints) -> Lift:
-        """Return the lift of circuits that lead ``ahead`` [plane, period] ranks on, 1 to ``ranks`` − 1, from each rank
-        of a period, with the circuits into every rank and the hops from the first period to all ranks.
+        """Return the lift of circuits that lead ``ahead`` [plane, period] ranks on, 0 to ``ranks`` − 1, from each rank
+        of a period, with the circuits into every rank and the hops from the first period to all ranks. A circuit of 0
+        leads from a rank to itself, and nothing takes it.
 
         The circuits must join all ranks, which is not checked; the period is that of ``ahead`` and divides ``ranks``.
         """

@@ -280,8 +280,8 @@ def _launched(entries: Sequence[Entry], calls: Mapping[int, Call], path: Path) -
     """Add the seconds of the accelerator's work to the calls that launched it, in place, and return the exchanges among
     ranks in it.
 
-    The seconds of exchanges are added to no call; their bytes are those that the launching call reads, None where it is
-    missing. WorkloadError where other work names no call.
+    The seconds of exchanges are added to no call; their group is named by the node (``pg_name``), and their bytes are
+    those that the launching call reads, None where it is missing. WorkloadError where other work names no call.
 
     Args:
         entries: nodes of the accelerator's work.
@@ -761,9 +761,9 @@ _LINEAR_PRODUCTS = 2
 def passes_of(calls: Sequence[Call]) -> tuple[list[Call], tuple[Call, ...]]:
     """Return (calls of the forward and the backward pass, calls of neither), from calls without nesting.
 
-    Forward calls are those before the first one named backward that have a number of autograd. From there to the last
-    one named backward each call gets the number of its forward operator, and stands inside a made-up node of autograd;
-    its number is changed in place. Without a call named backward all are of the passes.
+    Forward calls are those before the first one named backward that have a sequence number of autograd. From there to
+    the last one named backward each call gets the sequence number of its forward operator, in place, and stands inside
+    a made-up node of autograd. Without a call named backward all are of the passes.
     """
     backward = [place for place, call in enumerate(calls) if "backward" in call.word]
     if not backward:

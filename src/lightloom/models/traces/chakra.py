@@ -454,7 +454,8 @@ def _layer(node: Node) -> str:
 
 
 def _weight(node: Node, path: Path) -> int:
-    """Return the FLOPs of a node; where it states none or 0, its duration in microseconds."""
+    """Return the FLOPs of a node (``num_ops``); where it states none or 0, its duration in microseconds. WorkloadError,
+    which names ``path`` and the node, where its FLOPs are no count."""
     return _count_attribute(node, "num_ops", path) or node.duration
 
 

@@ -614,8 +614,9 @@ class Wiring:
             call.returns = [made]
 
     def _read(self, tensor: TraceTensor, place: int, *, is_parameter: bool, is_statistic: bool) -> TraceTensor:
-        """Return a tensor that a call reads, with a storage: a new one for a statistic and for a parameter, else that
-        of the last result of as many elements, or a new one without any.
+        """Return a tensor that a call reads, with a storage: a new one for a statistic, whose argument is then named
+        ``running_<place>``, and for a parameter (``weight``), else that of the last result of as many elements, or a
+        new one where there is none.
 
         Args:
             tensor: the tensor, without a storage.

@@ -57,7 +57,8 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
     exchanges.
 
     Args:
-        path: the file.
+        path: a layer file of ASTRA-sim 1.x or SimAI, text: a line of policy and settings, the number of layers, and a
+            line for each layer.
         batch: number of samples that the times are of, which the file does not state.
 
     Raises:
@@ -129,7 +130,7 @@ def _exchange_of_pass(
     """Return the exchange of a pass from its words (compute time, kind, bytes); None for the kind NONE.
 
     A suffix of the kind, such as ``_DP``, names the group in the place of ``group`` (name and ranks), and leaves its
-    ranks open. ConfigError, with the number of the line, for an unknown kind or no number of bytes.
+    ranks open; its seconds are 0. ConfigError, with the number of the line, for an unknown kind or no number of bytes.
     """
     word, nbytes = entry[1].upper(), _count(path, line, entry[2])
     if word == "NONE":
