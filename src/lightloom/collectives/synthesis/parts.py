@@ -195,7 +195,7 @@ def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
 def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield schedules on packet links, named "synthesized", not yet verified: one stage, then the striped two-way ring,
     without barriers between steps, each once with every chunk in 1, 2, 4 and 8 pieces, and then parts that find their
-    own ways, in ever more pieces as long as these are faster.
+    own ways, in 1, 2, 4, ... 64 pieces as long as more of them are faster.
 
     Algorithms that refuse, and schedules of more than 524,288 rows, are left out. Parts find their ways over links
     between ranks where these join all ranks, no other group of ranks shares them (the fabric has no siblings), and the
@@ -239,7 +239,7 @@ def _by_ways(
     turn, as long as more pieces are faster: the first that is not is yielded last.
 
     Nothing is yielded where the circuits do not join the parts' ends, and nothing after a schedule of more than 262,144
-    rows. ``named`` names the circuits in the notes.
+    rows. ``named`` names the circuits in the only note, such as "over NAMED, every part in 4 pieces".
     """
     bound, before = lower_bound(collective, fabric).time - fabric.setup_time, float("inf")
     for pieces in tries:

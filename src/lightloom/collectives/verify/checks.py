@@ -297,7 +297,7 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
 def _chains(reach: Column) -> list[list[int]]:
     """Return steps parted into chains, each step of which ends before the next one begins.
 
-    Each chain lists step numbers; a step joins the first chain whose last step ends before it.
+    Each chain lists positions of steps, ascending; a step joins the first chain whose last step ends before it begins.
 
     Args:
         reach: whether step a ends before step b begins, steps in an order that agrees: [a, b].

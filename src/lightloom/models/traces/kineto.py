@@ -394,6 +394,9 @@ class Profile:
 def read_profile(path: Path) -> Profile:
     """Return a profile (.json or .json.gz) that ``torch.profiler`` wrote with ``record_shapes=True``.
 
+    Its calls are the outermost operators, backward nodes and optimizer steps of all marked steps; where none is marked,
+    those of the whole trace, which counts as one step of unknown seconds (None).
+
     Raises:
         ConfigError: unreadable, not gzip, or not JSON.
         WorkloadError: no profile, one without operators or shapes, or a malformed event; the message names it.
@@ -684,7 +687,8 @@ def _pair(value: object) -> list[int]:
 
 
 def read_kineto_workload(path: Path, *, batch: int | None = None, step: int | None = None) -> TraceReading:
-    """Return the graph of one step of a profile, gzip or not, with its measured times, notes and exchanges.
+    """Return the graph of one step of a profile, gzip or not, with its measured times (and the accelerator and number
+    format of these, as far as the profile tells), notes and exchanges.
 
     Args:
         path: the profile, which must state the shapes of inputs (``record_shapes=True``).

@@ -205,8 +205,8 @@ def _take(free: Mask, circuits: StandingCircuits, fabric: Fabric) -> None:
 
 
 def _runs(usable: Mask) -> tuple[Ints, Ints, Ints]:
-    """Return the runs of neighbouring usable channels in a mask [row, channel]: the row, the first channel and the
-    number of channels of each, [run].
+    """Return the runs of neighbouring usable channels in a mask [row, channel], by row and then by channel: the row,
+    the first channel and the number of channels of each, [run].
 
     Runs less than a quarter as wide as the widest of their row are left out: pieces that take them arrive long after
     the others.

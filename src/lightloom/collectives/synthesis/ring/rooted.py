@@ -110,8 +110,8 @@ def line_tree(ranks: int, load: int) -> Edges:
     """Return a tree from place 0 to places 1 ... ``ranks`` of a line, as shallow as ``load`` lightpaths over each link
     allow.
 
-    The tree is the parent and the child of each lightpath, and the slot of a link that it takes, 0 to ``load`` − 1:
-    [lightpath] each.
+    The tree is the parent and the child (places) of each lightpath, and the slot of a link that it takes, 0 to
+    ``load`` − 1: [lightpath] each, sorted by parent, then by child.
     """
     parent, child = [], []
     waiting = [(0, ranks, depth(ranks, load), load)]
@@ -538,7 +538,8 @@ def _build_tree(collective: Collective, fabric: Fabric, shape: Shape) -> Schedul
 
 def _tree_note(shape: Shape) -> str:
     """Return a description of a shape for the note of a schedule: its way around or to hubs, lightpaths over a link,
-    and pieces, of trees side by side those of each; where there are late pieces, how many go which way."""
+    and pieces, as in "half of the data goes around the ring each way, 2 lightpaths over a link, 8 pieces"; of trees
+    side by side those of each; where there are late pieces, how many go which way."""
     if shape.trees:
         trees = "; ".join(
             f"{tree.pieces} within {tree.hops} hops, {tree.outward} and {tree.backward} lightpaths over a link to hubs "
