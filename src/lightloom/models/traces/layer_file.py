@@ -78,10 +78,11 @@ def read_layer_file(path: Path, *, batch: int) -> TraceReading:
     )
 
 
-def _policy_and_settings(path: Path, words: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return (policy, values of the settings as text by name, without the colon) from the words of the first line, as
-    ``DATA ep: 1 pp: 1``; several values of a setting are joined by spaces. ConfigError where the first word is none of
-    ``POLICIES``."""
+def _policy_and_settings(path: Path, row: tuple[int, list[str]]) -> tuple[str, dict[str, str]]:
+    """Return (policy, values of the settings as text by name, without the colon) from the first line, its number and
+    its words, as ``DATA ep: 1 pp: 1``; several values of a setting are joined by spaces. ConfigError where the first
+    word is none of ``POLICIES``."""
+    line, words = row
     if not words or words[0] not in POLICIES:
         raise ConfigError(f"{path}, line {line}: {' '.join(words)[:40]!r}: expected one of {', '.join(POLICIES)}")
     settings: dict[str, str] = {}
