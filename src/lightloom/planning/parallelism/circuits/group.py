@@ -35,8 +35,9 @@ HOLD_RECONFIGURATIONS = 10
 def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
     """Return the one of the sets of circuits of :func:`grants` that should be fastest for a plan.
 
-    They are compared by how long the busiest pipe sends, relays included, and by how long each transfer of the longest
-    chain waits for its hold on average; nothing is simulated.
+    They are compared by an estimate, nothing is simulated: the seconds that the busiest pipe sends, relays included,
+    plus, where holds take turns, half the time that a pipe is dark in a cycle for each transfer of the longest chain of
+    the computation, forward and back. The first of equals is returned.
 
     Raises:
         UnsupportedError: the fabric has no circuits or ports or another number of ranks, or some pair is out of reach.
@@ -46,20 +47,22 @@ def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
 
 
 def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
-    """Return the sets of circuits that can serve a plan's traffic, as every group sees them; at least one, of no pipes
-    where nothing is sent. Circuits are verified.
+    """Return the sets of circuits that can serve a plan's traffic, each as the pipes of one group, which has what the
+    worst-served group has; at least one, of no pipes where nothing is sent. Circuits are verified.
 
     * circuit switch: max-min, set once; where a rank has more peers than planes, circuits go to the longest transfers,
       and the other pairs relay;
-    * WDM ring: one hold, set once, and cycles of 2 and 4 holds until their gap is at most 10 %, longer ones where some
-      pair has no circuit yet; the same in every group;
-    * packets: pairs at the speed of their ports, links that several ports share as if all of these were busy.
+    * WDM ring: one hold, set once, then cycles of 2, 4, ... up to 64 holds, in this order, up to the first whose least
+      service lies at most 10 % below its bound, or from 4 holds on the first in which every pair has a circuit; the
+      same in every group;
+    * packets: one set, of pairs at the speed of their ports, links that several ports share as if all of these were
+      busy.
 
     Sets over which some transfer has no path are left out. Holds of a ring are ten reconfigurations long.
 
     Raises:
-        UnsupportedError: the fabric has none of these or another number of ranks, or some pair is out of reach whatever
-            is granted.
+        UnsupportedError: the fabric has none of these or another number of ranks, a rank of a WDM ring has fewer
+            transceivers than channels in both directions, or some pair is out of reach whatever is granted.
     """
     if plan.ranks != fabric.ranks:
         raise UnsupportedError(f"the plan is for {plan.ranks} ranks, but the fabric has {fabric.ranks}")
@@ -78,8 +81,8 @@ def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
 
 
 def default_timing(fabric: Fabric) -> Timing:
-    """Return the timing of a fabric: its set-up time before holds that are ten times as long, or a second where
-    circuits change in no time."""
+    """Return how long circuits of a fabric hold and set up: holds of ten of its set-up times, each after one set-up;
+    where circuits change in no time, holds of one second and no set-up."""
     seconds = fabric.setup_time
     return Timing(HOLD_RECONFIGURATIONS * seconds if seconds else 1.0, seconds)
 
@@ -88,7 +91,7 @@ def worst_group(
     plan: HybridPlan, assignment: Assignment, fabric: Fabric, timing: Timing | None = None
 ) -> GroupCircuits:
     """Return verified circuits as pipes of one group: of every pipe the fewest circuits that any group has of it, hold
-    by hold, and the largest latency of all groups.
+    by hold, as bytes per second, and the largest latency of all groups, in seconds, the overhead of a step included.
 
     Args:
         plan: what the groups exchange.
@@ -124,7 +127,7 @@ def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
 def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
     """Return the pipe of every pair of the traffic, [pair], and the source and the destination of every pipe, each
     [pipe], as devices 0 to k - 1 of a group; k + d is device d of the next group. Pairs that lie alike in their groups
-    share a pipe."""
+    share a pipe; pipes are in ascending order of (source, destination)."""
     a, b = traffic.source % k, traffic.destination % k
     next_group = traffic.source // k != traffic.destination // k
     codes, pipe = np.unique(a * 2 * k + b + k * next_group, return_inverse=True)
@@ -144,8 +147,8 @@ def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
 
 def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
     """Return circuits set once: the max-min assignment where every rank has at most as many peers as planes, else all
-    to the longest transfers, of equal ones to the nearest, which leaves some pairs without; not verified yet, and with
-    the bound of the least service."""
+    to the longest transfers, of equal ones to the nearest (the fewest ranks from source up to destination, modulo all),
+    which leaves some pairs without; not verified yet, and with the upper bound on the least service."""
     peers = max(np.bincount(traffic.source).max(), np.bincount(traffic.destination).max())
     if peers <= fabric.channels:
         return switch.assign(traffic, fabric)
@@ -159,8 +162,9 @@ def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
 
 
 def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[GroupCircuits]:
-    """Return the circuits of the cycles of 1, 2, 4, ... holds, as one group sees them, up to the first cycle whose gap
-    to the bound is at most 10 %, or from 4 holds on in which every pair has a circuit, or of 64 holds.
+    """Return the circuits of the cycles of 1, 2, 4, ... holds, as one group sees them, up to the first cycle whose
+    least service lies at most 10 % below its bound, or from 4 holds on in which every pair has a circuit, or of 64
+    holds. A cycle of one hold has no timing; others have the default one.
 
     Raises:
         UnsupportedError: a rank of the ring has fewer transceivers than channels in both directions.
@@ -202,8 +206,8 @@ def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCi
 
 def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
     """Return an estimate of the seconds that a plan's transfers take: those of the pipe that sends longest, relays
-    included, plus, where holds take turns, half the time that a pipe is dark in a cycle for each transfer of the
-    longest chain, forward and back."""
+    included, plus, where holds take turns, half the time that a pipe which is lit in one hold is dark in a cycle, for
+    each transfer of the chain of the computation with most transfers between devices, forward and back."""
     source, destination, nbytes = _sent(plan)
     start, pipe = granted.paths(source, destination)
     load = np.bincount(pipe, np.repeat(nbytes, np.diff(start)), len(granted.source))
@@ -218,9 +222,10 @@ def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
 
 
 def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
-    """Return a pipe for every pair of the traffic on a packet fabric, at the rate that its port has while all are busy
-    and with the latency of a message, the library's included; of all groups the slowest rate and the largest latency.
-    Pipes that leave a device by the same port of it have the same port, those that enter by one the same entry.
+    """Return a pipe for every pair of the traffic on a packet fabric, at the rate that its port has while all are busy,
+    in bytes per second, and with the latency of a message, in seconds, the library's included; of all groups the
+    slowest rate and the largest latency. Pipes that leave a device by the same port of it have the same port, those
+    that enter by one the same entry.
 
     Raises:
         UnsupportedError: the fabric has neither circuits nor ports of single ranks.

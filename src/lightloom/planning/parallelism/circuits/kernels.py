@@ -87,8 +87,9 @@ def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) 
     """Reverse circuits, one at a time, until no link carries more than ``capacity`` in a direction, while some change
     lowers the excess, each time that which lowers it most; return the excess left, summed over links and directions.
 
-    ``counts`` [pair, direction] and ``load`` [direction, link], the circuits over each link, are changed in place. A
-    circuit in direction 1 (counter-clockwise) crosses the links that the same pair leaves out in direction 0.
+    ``counts`` [pair, direction] and ``load`` [direction, link], the circuits over each link, are changed in place.
+    ``capacity`` is the number of circuits that a link can carry in one direction. A circuit in direction 1
+    (counter-clockwise) crosses the links that the same pair leaves out in direction 0.
     """
     nodes, source, ahead = pairs.nodes, pairs.source, pairs.ahead
     over = np.zeros((2, 2 * nodes + 1), np.int64)
@@ -162,7 +163,8 @@ def first_free(direction: int, start: int, length: int, nodes: int, channels: in
 @njit_cached
 def fill(pairs: RingPairs, channels: int, most: Ints, counts: Ints, taken: Ints) -> Ints:
     """Give free channels one at a time to the pair with the most bytes for each circuit, the added one counted, in its
-    shorter direction first, and return pair, direction and channel of each new circuit: [circuit, 3].
+    shorter direction first (clockwise if both are equal), until every pair has enough or finds none free in either;
+    return pair, direction (0 clockwise) and channel of each new circuit, in the order given: [circuit, 3].
 
     Args:
         pairs: pairs of ranks with their bytes.

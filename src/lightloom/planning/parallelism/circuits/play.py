@@ -146,11 +146,12 @@ class Played:
         return np.flatnonzero(self.left > 0)
 
     def send(self, moved: Floats, rate: Floats, now: float) -> None:
-        """Take ``moved`` bytes [pair] off what is left, and add them, once for each hop, to what was carried.
+        """Take ``moved`` bytes [pair] off what is left, and add them, once for each of the circuits that the pair
+        passes now, to what was carried.
 
-        A pair with at most round-off left (1e-9 of its bytes) is finished: its finish is the moment at which its last
-        byte was sent. ``rate`` [pair] are the bytes per second at which each sent from the time ``now``, in seconds,
-        on.
+        A pair with at most round-off left (1e-9 of its bytes) is finished: nothing is left of it, and its finish is the
+        moment at which its last byte was sent. ``rate`` [pair] are the bytes per second at which each sent from the
+        time ``now``, in seconds, on.
         """
         before = self.left
         after = before - moved
@@ -160,8 +161,8 @@ class Played:
         self.left = np.where(done, 0.0, after)
 
     def unfinished(self) -> InputError:
-        """Return (not raise) the error of traffic that takes more holds, with how many pairs and what share of the
-        bytes are left."""
+        """Return (not raise) the error of traffic that takes more holds than were played or allowed, with how many
+        pairs and what share of the bytes are left."""
         share_left = float(self.left.sum() / self._total.sum())
         return InputError(
             f"{len(self.waiting)} pairs still have {share_left:.1%} of the bytes to send after {self.holds} holds: "
@@ -212,8 +213,9 @@ def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Cir
 
 
 def advance(played: Played, sharing: Sharing, start: float, length: float) -> None:
-    """Send for ``length`` seconds from ``start`` on, changing ``played`` in place; rates are shared anew whenever a
-    pair that shares circuits has finished. It ends early where no pair with bytes left has a path."""
+    """Send for ``length`` seconds from ``start`` on, changing ``played`` (its bytes, hops and finishes) in place; rates
+    are shared anew whenever a pair that shares circuits has finished. It ends early where no pair with bytes left has a
+    path."""
     now, end = start, start + length
     while now < end:
         rate = share(sharing, played.left > 0)

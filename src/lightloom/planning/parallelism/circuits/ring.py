@@ -57,11 +57,11 @@ class Relaxation:
 
 def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxation:
     """Return the fractional optimum of one hold: the largest t at which ``t · T`` circuits of any width fit on the
-    links, T the demands relative to the largest, and the share of each demand that runs clockwise, [pair], 1/2 where
-    the optimum gives a demand nothing.
+    links, T the demands relative to the largest (t is the circuits of the largest demand), and the share of each demand
+    that runs clockwise, [pair], 1/2 where the optimum gives a demand nothing.
 
     Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables of one period of the
-    traffic, each in few rows.
+    traffic (the fewest ranks by which it can be shifted without a change), each in few rows.
 
     Args:
         traffic: demands between the ranks.
@@ -112,12 +112,14 @@ def check_ring(traffic: Traffic, fabric: Fabric) -> None:
 
 
 def _link_equations(traffic: Traffic, inside: Ints, period: int) -> sparse.csc_array:
-    """Return a matrix of equations, each a row that equals 0, over columns of these variables in order: clockwise
-    [pair], counter-clockwise [pair], loads [direction, link], long [direction], and t.
+    """Return a matrix of equations, each a row that equals 0, one column for each of these variables in order:
+    clockwise [pair], counter-clockwise [pair], loads [direction, link], long [direction], and t.
 
     All are shares of a link's channels. Pairs are those ``inside`` the first period (positions in the traffic); loads
     are of the ``period`` links of that period. ``long`` [direction] counts circuits of the whole ring that are longer
-    than half of it, and those of just half as halves.
+    than half of it, and those of just half as halves. The rows: both directions of each pair sum to t times its
+    relative demand; then for each direction, each load is the one of the link before it plus what starts and minus what
+    ends between them, the last load is what crosses it, and ``long`` is its count.
     """
     nodes, pairs = traffic.ranks, len(inside)
     source, destination = traffic.source[inside], traffic.destination[inside]
@@ -209,7 +211,8 @@ def assign_in_turns(
 
 def _assign_from(traffic: Traffic, fabric: Fabric, holds: int, relaxation: Relaxation, first: float) -> Assignment:
     """Return the assignment of the best service that bisection finds, free wavelengths given to the longest transfers;
-    ``first`` is the service that is tried first, in circuits of the largest demand over all ``holds``."""
+    ``first`` is the service that is tried first, in circuits of the largest demand over all ``holds``; where it does
+    not fit, all wavelengths go to the longest transfers."""
     counts = _search(traffic, relaxation, fabric.channels * holds, first, relaxation.service * holds)
     circuits, dropped = realise(traffic, fabric, counts, holds, fill=True)
     return Assignment(traffic, circuits, relaxation.service, dropped)
@@ -246,7 +249,7 @@ def realise(
         counts: circuits of each pair in each direction (clockwise 0): [pair, direction].
         holds: number of holds of the cycle, each with all wavelengths of the ring.
         fill: give free wavelengths to the longest transfers at the end; these circuits are not asked for.
-        most: circuits that a pair may have after that: [pair]; None for no limit.
+        most: circuits that a pair may have after filling: [pair]; None for no limit. Without ``fill`` it has no effect.
     """
     nodes, channels = fabric.ranks, fabric.channels * holds
     pairs = kernels.RingPairs(nodes, traffic.source, (traffic.destination - traffic.source) % nodes, traffic.nbytes)
@@ -274,8 +277,8 @@ def realise(
 
 
 def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: float, high: float) -> Ints:
-    """Return counts [pair, direction] of the best service up to ``high`` that bisection from ``first`` on finds; all 0
-    if ``first`` does not fit.
+    """Return counts [pair, direction] of the best service up to ``high`` that a bounded number of bisections from
+    ``first`` on finds; all 0 if ``first`` does not fit.
 
     Services are circuits of the largest demand, summed over the cycle; ``channels`` are the wavelengths of a link in
     one direction, over all holds.
@@ -465,7 +468,8 @@ def longest_tiled(traffic: Traffic, fabric: Fabric, k: int, most: Ints) -> Circu
 
 def _repeated(traffic: Traffic, pipes: _Pipes, k: int, counts: Ints, holds: int) -> Circuits:
     """Return circuits of all groups: ``counts`` [pipe] of the first one, each with its lowest free wavelength, and the
-    same shifted by k ranks in every other. Wavelengths are dealt to the ``holds`` in turn."""
+    same shifted by k ranks in every other. The wavelengths of all holds, counted through, are dealt to the ``holds`` in
+    turn: number w is channel w // holds of hold w % holds."""
     pipe = np.repeat(np.arange(len(counts)), counts)
     colour = _lowest_free_colours(pipes, pipe)
     groups = traffic.ranks // k
@@ -485,7 +489,8 @@ def _pipes(traffic: Traffic, k: int) -> _Pipes:
     """Return the pairs whose source is in the first group of k ranks, each with the direction that stays inside the
     group; those to the next group run clockwise, but with two groups in all those of odd devices counter-clockwise.
     Columns, [pipe] each: source 0 to k - 1, destination (from k on of the next group), bytes, direction (0 clockwise),
-    and the links of the group that a circuit occupies, from the first to before the last, 0 to k."""
+    and the links of the group that a circuit occupies, numbered from 0 clockwise: the first, and one past the last,
+    which is at most k."""
     inside = np.flatnonzero(traffic.source < k)
     source, destination = traffic.source[inside], traffic.destination[inside]
     next_group = destination == source + k

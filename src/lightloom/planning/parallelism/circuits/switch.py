@@ -204,7 +204,8 @@ class Counts:
 
 def solve_ring(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: float = 10.0) -> Counts:
     """Return whole circuits [pair, direction], summed over fibres and holds, for the largest t with at least ``t · T``
-    circuits for every demand, T relative to the largest; with whether that is proved optimal, and the gap if not.
+    circuits for every demand, T relative to the largest; with the status ``optimal`` and gap 0, or ``time limit`` and
+    the relative gap that the solver leaves.
 
     Each link of a fibre carries at most its wavelengths. Source: the published simulator of SiP-ML's authors. Counts
     only: whether they can be coloured with continuity is `ring.realise`'s to find.
@@ -217,7 +218,7 @@ def solve_ring(traffic: Traffic, fabric: Fabric, holds: int = 1, time_limit: flo
 
     Raises:
         InputError: the sizes differ, a rank has fewer transceivers than channels in both directions, the limit is not
-            positive, or the time ran out without a solution.
+            positive, the time ran out without a solution, or the solver failed.
     """
     check_ring(traffic, fabric)
     pairs, sets = len(traffic), fabric.channels // fabric.fibre_channels * holds
@@ -238,11 +239,12 @@ def solve_multiplicities(
     max-min: the largest m with ``x[i, j] >= m · T[i, j]`` for every demand, T relative to the largest; throughput: the
     largest ``sum T[i, j] · x[i, j]``. Line sums of at most Q decompose into Q permutations, so that SiP-ML's program of
     Q permutation matrices (its published simulator) has the same optimum. Q is the planes of the fabric times
-    ``holds``. The solver stops after ``time_limit`` seconds of wall time with the best that it has.
+    ``holds``. The solver stops after ``time_limit`` seconds of wall time with the best that it has: the status is then
+    ``time limit``, with the relative gap left, else ``optimal`` with gap 0.
 
     Raises:
-        InputError: a rank has more peers than circuits (max-min), the sizes differ, or the time ran out without a
-            solution.
+        InputError: a rank has more peers than circuits (max-min), the sizes differ, the limit is not positive, the time
+            ran out without a solution, or the solver failed.
     """
     traffic.check_fits(fabric)
     planes, pairs = fabric.channels * holds, len(traffic)
@@ -267,6 +269,7 @@ def _most_service(
 
     max-min: the largest t with ``granted · v >= t · T`` for every demand, T relative to the largest; throughput: the
     largest ``T · granted · v``. Each of v is a whole number from 0 to ``most``; t is the last variable of the program.
+    The status is ``optimal`` with gap 0, or ``time limit`` with the relative gap that the solver leaves.
 
     Args:
         limits: share of each variable in each limited quantity: [limit, variable].

@@ -47,7 +47,7 @@ def verify_permutations(permutations: Ints, circuits: Circuits) -> None:
 
 
 def _where(circuits: Circuits, circuit: int) -> str:
-    """Return the hold, ranks, channel and number of a circuit, for messages."""
+    """Return where a circuit is, for messages: ``hold 0, rank 3→5, channel 2 (circuit 17)``."""
     hold, channel = circuits.hold[circuit], circuits.channel[circuit]
     ranks = f"{circuits.source[circuit]}→{circuits.destination[circuit]}"
     return f"hold {hold}, rank {ranks}, channel {channel} (circuit {circuit})"
