@@ -105,7 +105,8 @@ def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dic
     (``kernel_kind``, ``kernel_m``, ``kernel_n``, ``kernel_k``, ``kernel_products`` and ``kernel_repeats`` as of
     :class:`KernelShapes`; ``kernel_narrow``, 1 for layers that a job in FP8 computes in it; ``kernel_losses``, 1 for
     the layer of the logits; ``launched_forward`` and ``launched_backward``, kernels of a pass), and ``kernel_visible``,
-    the visible share of attention scores, its float64 bits as integers.
+    the visible share of attention scores, its float64 bits as integers. Sizes are undivided; 0 in ``kernel_m`` or
+    ``kernel_products`` means that FLOPs tell it, and ``kernel_kind`` has the numbers of ``KernelKind``.
 
     Args:
         operators: all operators of a graph, in its order.
@@ -131,7 +132,8 @@ def kernel_shapes(
 ) -> tuple[KernelShapes, KernelShapes]:
     """Return two sets of kernel shapes, of the forward and of the backward pass, [rows, operators]: the same sizes, the
     first with one forward product, the second with the gradients of input and weights in its place. Sizes are divided
-    by the divisors, n rounded up; an m or number of products of 0 is found from the FLOPs.
+    by the divisors, n rounded up; an m or number of products of 0 is found from the FLOPs, which are 2 (of attention 4)
+    for each m · n · k of every product.
 
     Args:
         columns: those of :func:`kernel_columns`.
@@ -172,7 +174,8 @@ def kernel_shapes(
 
 def dispatch_times(columns: Mapping[str, Ints], accelerator: Accelerator) -> tuple[Floats, Floats]:
     """Return the seconds in which the host launches each operator's kernels in the forward and in the backward pass,
-    each [operators]; 0 on an accelerator without a kernel model.
+    each [operators]; the number of kernels times what the accelerator's kernel model takes for one; 0 on an accelerator
+    without a kernel model.
 
     The sum over all operators of a pass bounds its duration from below. ``columns`` are those of
     :func:`kernel_columns`.
@@ -187,8 +190,8 @@ def passes(
 ) -> tuple[Floats, Floats]:
     """Return the seconds that each operator takes in the forward and in the backward pass, each [..., operators].
 
-    The backward pass includes what is recomputed. A pass that ends before the host has launched its kernels is
-    stretched evenly until then.
+    The backward pass includes what is recomputed, seconds and launches. A pass that ends before the host has launched
+    its kernels is stretched evenly until then.
 
     Args:
         times: seconds of each operator forward and backward, each [..., operators].
@@ -216,8 +219,10 @@ def _shape(operator: Operator, attention: Attention) -> _Shape:
 
     Of attention m, n and k are queries, keys and the size of a head; of layers n and k the output and input channels,
     and the products the experts; of convolutions those of one group, k times the kernel's positions, and the products
-    the groups; of products of two activations the last two dimensions and the summed one. Recurrent operators, and
-    those without stated channels, are of kind ``ARITHMETIC``, operators without products ``MEMORY``.
+    the groups; of products of two activations the last two dimensions and the summed one. ``m`` is 0 for layers and
+    convolutions, and ``products`` for attention and products of two activations. Attention of unknown sizes is of kind
+    ``FLASH`` with sizes of 1. Recurrent operators, and those without stated channels, are of kind ``ARITHMETIC``,
+    operators without products ``MEMORY``.
     """
     sizes = operator.dimensions
     if operator.kind not in TENSOR_KINDS:
@@ -366,7 +371,8 @@ class OperatorColumns:
         return np.flatnonzero(self.values[name])
 
     def outputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
-        """Return the bytes of every operator's output, undivided by the tensor degree: [rows, operators].
+        """Return the bytes of every operator's output in the job's format, undivided by the tensor degree: [rows,
+        operators]; outputs that do not grow with the batch stay as they are in the graph.
 
         Args:
             samples: samples of a micro-batch, in place of the graph's batch: [rows].
@@ -375,8 +381,8 @@ class OperatorColumns:
         return self._bytes(self._scaled("activation_bytes", "output_sampled", samples, cp))
 
     def kept(self, samples: Ints, cp: Ints | None = None) -> Floats:
-        """Return the bytes that every operator keeps for the backward pass, index tensors at their own element size,
-        undivided by the tensor degree: [rows, operators].
+        """Return the bytes that every operator keeps for the backward pass, in the job's format, but index tensors at
+        their own element size, undivided by the tensor degree: [rows, operators].
 
         A rank has ``samples`` [rows] samples, and of each one of ``cp`` [rows] slices of the tokens (None: all of
         them).
@@ -517,12 +523,14 @@ class OperatorColumns:
     def _divisors(self, share: Ints, tp: Ints, ep: Ints) -> Divisors:
         """Return the divisors of the sizes of a rank's products against the graph's, each [rows, operators].
 
-        n or k are divided by tp for layers with weights (k for row-parallel ones); the number of products by tp for
-        other divided operators, and for convolutions of at least as many groups; m by the share for undivided ones in
-        slices; m and the number by ep for experts.
+        n is divided by tp for layers with weights that the tensor group divides, for row-parallel ones k instead; the
+        number of products by tp for its other operators, and for convolutions of at least as many groups and a kernel
+        of several positions; m by the share for operators that it does not divide but cuts along the sequence. For
+        experts that an expert group divides, the number of products is divided by ep, and the m of each multiplied by
+        it (its divisor is 1 / ep).
 
         Args:
-            share: by how much a rank's FLOPs are smaller: [rows, operators].
+            share: factor by which a rank's FLOPs are smaller, tp or 1: [rows, operators].
             tp: tensor-parallel degree: [rows].
             ep: expert-parallel degree: [rows].
         """
