@@ -572,8 +572,8 @@ def operator_columns(
     graph: ComputeGraph, split: TensorSplit, experts: ExpertSplit, element_bytes: int, attention: Attention = "flash"
 ) -> OperatorColumns:
     """Return the columns of a graph's operators at its own batch, with masks of how a tensor and an expert group divide
-    them, what they move and keep for the backward pass, their kernels, and the measured seconds where the graph has
-    them.
+    them, what they move and keep for the backward pass, their kernels, and the measured seconds (float64 bits as
+    integers) where the graph has them.
 
     Args:
         graph: the whole model.
@@ -678,8 +678,9 @@ def part_times(
 def _part_columns(columns: OperatorColumns, parts: Parts) -> dict[str, Ints]:
     """Return the columns of the parts in the place of their operators': [parts] each.
 
-    FLOPs, bytes and sizes of products are those of each part's slice for its number of samples, so that they grow with
-    the samples no more. Other columns are those of the operator.
+    FLOPs, bytes moved and sizes of products are those of each part's slice for its number of samples, so that they grow
+    with the samples no more; a part that reads all inputs moves them whole, and one that holds summands the output.
+    ``shared_bytes`` are the slice's, or all for parts that are copies. Other columns are those of the operator.
     """
     values = {name: column[parts.operator] for name, column in columns.values.items()}
 

@@ -11,8 +11,9 @@ _SLACK = 1e-9
 
 
 def check(placement: Placement, balanced: BalancedGraph, memory: float | None = None) -> None:
-    """Check that every sub-operator is placed, and that reach, memory, durations, order and the makespan of a placement
-    hold.
+    """Check that every sub-operator is placed, and that reach, memory, durations, order and the makespan (the end of
+    whichever sub-operator ends last in either pass) of a placement hold. Bytes may exceed the memory by a share of
+    1e-9, and times deviate by as much of the makespan.
 
     Args:
         placement: devices and times of all sub-operators.

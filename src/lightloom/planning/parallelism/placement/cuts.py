@@ -111,8 +111,8 @@ class Split(NamedTuple):
 
 
 def _same(*dimensions: str, copied: bool = True) -> tuple[Split, ...]:
-    """Return a split along each dimension whose parts read their own slice of every input; ``copied`` as in
-    :class:`Split`."""
+    """Return a split along each dimension whose parts read their own slice of every input; with ``copied``, every part
+    holds all parameters, else its share."""
     return tuple(Split(dimension, ("own",), copied) for dimension in dimensions)
 
 
@@ -214,7 +214,8 @@ def axis_size(operator: Operator, axis: str) -> int:
 
 def bounds(size: int, parts: int, unit: int = 1) -> Ints:
     """Return the edges, from 0, of ``parts`` slices of ``size`` elements, as equal as whole units of ``unit`` elements
-    allow: [parts + 1]. Elements beyond the last whole unit are in no slice."""
+    allow: [parts + 1]; edge i lies after i · units // parts units. Elements beyond the last whole unit are in no
+    slice."""
     return np.arange(parts + 1, dtype=np.int64) * (size // unit) // parts * unit
 
 
@@ -258,10 +259,11 @@ def need(operator: Operator, split: Split | None, parts: int, position: int) -> 
 def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
     """Return the first element along an input axis that each part reads, and the one after the last, each [parts].
 
-    Sizes leave the stride and padding of a convolution open to a few values: the region covers all of them.
+    Sizes leave the stride and padding of a convolution open to a few values: the region covers all of them, cut off at
+    the ends of the input.
 
     Args:
-        consumed: what the parts read, with the size of the reader's output along the axis.
+        consumed: what the parts read, "own" slices or "halo", with the size of the reader's output along the axis.
         size: elements of the input along the axis.
     """
     edges = bounds(consumed.size, consumed.parts, consumed.unit)
@@ -325,8 +327,9 @@ def _overlaps(edges: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def exchanged_fraction(produced: Layout, consumed: Need, sent: Transfers) -> float:
-    """Return the bytes that leave their device when equal parts of producer and consumer share one, as a multiple of
-    the tensor's bytes; it may exceed 1, as what several readers receive counts for each.
+    """Return the bytes that leave their device when equal parts of producer and consumer share one (of different
+    numbers of parts, each part of the fewer with a run of the others), as a multiple of the tensor's bytes; it may
+    exceed 1, as what several readers receive counts for each.
 
     ``sent`` is the :func:`exchange` of both.
     """
@@ -440,8 +443,9 @@ class Cuts:
         return sent, exchanged_fraction(produced, consumed, sent)
 
     def exchanged_bytes(self, number: int, cut: Cut, cuts: Sequence[Cut]) -> float:
-        """Return the bytes that a cut of operator ``number`` makes its parts exchange, in both directions: inputs that
-        come from other devices with their gradients, partial sums, and gradients of copied parameters.
+        """Return the bytes that a cut of operator ``number`` makes its parts exchange, the sum of inputs that come from
+        other devices and as many bytes of their gradients, 2 (parts - 1) times the output where parts hold partial
+        sums, and 2 (parts - 1) times the gradients of parameters that every part holds.
 
         ``cuts`` are those of all operators before it; operators are numbered without the model's inputs.
         """
@@ -496,7 +500,7 @@ class Cuts:
     def _parts_of(self, sort: int, cut: Cut) -> _CutOperator:
         """Return the columns of the parts of any one operator of a sort (operators that differ in nothing but names,
         inputs and FLOPs, by number) under a cut: share of the elements, own parameters, bytes held, and bytes of
-        gradients exchanged with the part before; cached by sort and cut."""
+        gradients exchanged with the part before (0 for the first part and without copies); cached by sort and cut."""
         first = self.sort.index(sort)
         return _cut_operator(self.operators[first], cut, self.rules, self.loss_bytes[first])
 
@@ -541,10 +545,13 @@ def _sort_key(operator: Operator) -> object:
 
 
 def _cut_operator(operator: Operator, cut: Cut, rules: PartitionRules, loss: float) -> _CutOperator:
-    """Return the columns [parts] of an operator's parts under a cut: share of the elements, own parameters, bytes held
-    (parameters with gradients and optimizer state, and the output with what is recomputed), and bytes of gradients
-    exchanged with the part before. A part of a partial split holds the whole output, any other its share; ``loss`` is
-    the bytes that the loss of the outputs holds, shared out likewise to all."""
+    """Return the columns [parts] of an operator's parts under a cut: share of the elements along the dimension, own
+    parameters (an equal part of the operator's, also where each holds a copy of all), bytes held (parameters with
+    gradients and optimizer state, and the output with what is recomputed), and bytes of gradients exchanged with the
+    part before, those of all parameters where parts hold copies, 0 for the first part and elsewhere. Where the rules
+    share state among copies, a part holds the smaller of whole and shared state. A part of a partial split holds the
+    whole output, any other its share; ``loss`` is the bytes that the loss of the outputs holds, shared out likewise to
+    all."""
     split, parts = cut
     own: Ints = np.diff(bounds(operator.parameters, parts))
     share: Floats = np.ones(1)

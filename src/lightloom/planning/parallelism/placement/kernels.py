@@ -193,10 +193,10 @@ def forward_pass(
 @njit_without_arrays
 def _arrivals(before: Neighbours, state: PlacementState, x: int) -> Arrivals:
     """Return when the inputs of ``x`` arrive by transfers from other devices, in seconds of the forward pass: the
-    latest such arrival and the device it comes from, the latest from any other device (each 0 or -1 where there is
-    none), and the device of the producer with the longest transfer, -1 without a producer; set ``state.latest``
-    [device] to the end of the latest producer on each device, which is the arrival there without a transfer. Rows with
-    a negative delay are not waited for."""
+    latest such arrival and the device it comes from, the latest from any device but that one (0 or device -1 where
+    there is none), and the device of the producer with the longest transfer, -1 without a producer; set
+    ``state.latest`` [device] to the end of the latest producer on each device, which is the arrival there without a
+    transfer. Rows with a negative delay are not waited for."""
     device, end, latest = state.device, state.end, state.latest
     latest[:] = 0.0
     first, second, first_device = 0.0, 0.0, -1
@@ -438,10 +438,12 @@ def _within_reach(problem: PlacementProblem, device: Int32s, x: int) -> bool:
 @njit_cached
 def reconcile(problem: PlacementProblem, device: Int32s, steps: int, seed: int) -> bool:
     """Search in place for any valid placement ``device`` [sub-operators] by at most ``steps`` random moves of single
-    sub-operators that lessen conflicts; return True once one is found, else False.
+    sub-operators that lessen conflicts; return True once one is found, else False, with ``device`` as the last move
+    left it.
 
-    A conflict is a pair out of reach, or memory beyond the capacity in units of the mean sub-operator. Moves that add
-    conflicts are taken the more rarely the more they add. ``seed`` is that of the random numbers.
+    A conflict is a pair out of reach, or a device's memory beyond the capacity, which counts in units of the mean
+    sub-operator's bytes. Moves that add conflicts are taken the more rarely the more they add. ``seed`` is that of the
+    random numbers.
     """
     before, after, allowed = problem.before, problem.after, problem.allowed
     size, devices, memory, capacity = len(device), len(allowed), problem.memory, problem.capacity

@@ -173,9 +173,10 @@ def moves(problem: Problem, effort: int) -> int:
 
 def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
     """Yield the placements of all deterministic starts (forward passes, blocks, lines) that keep reach and memory,
-    those made so by a repair (of 8 backward and forward sweeps) included unless ``repair`` is False. Their methods are
-    named "earliest free device", "earliest finish", "earliest finish on W", "blocks on W" and "line of W", W the number
-    of devices used."""
+    those made so by a repair (of at most 8 backward and 8 forward sweeps) included unless ``repair`` is False. Their
+    methods are named "earliest free device", "earliest finish", "earliest finish on W", "blocks on W" and "line of W",
+    W the number of devices used: 1 or the size of a clique (the latter two also all devices, and lines the span of the
+    reach in place of the clique)."""
     k, clique = problem.devices, problem.reach.clique(problem.devices)
     rounds = ROUNDS if repair else 0
     for method, early in (("earliest free device", False), ("earliest finish", True)):
@@ -199,7 +200,7 @@ def forward_starts(problem: Problem, method: str, width: int, early: bool, round
         width: number of devices that are used.
         early: take the device where a sub-operator would start first, transfers included, rather than the one that is
             free first.
-        rounds: backward and forward sweeps of each repair; 0 for no repair.
+        rounds: pairs of a backward and a forward sweep of each repair; 0 for no repair.
     """
     state = initial_state(problem, np.full(problem.balanced.size, -1, np.int32))
     if forward_pass(problem.rows, state, width, early, rounds):
