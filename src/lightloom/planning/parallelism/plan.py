@@ -50,7 +50,8 @@ class ParameterGroup:
     def exchange(
         self, kind: Kind, parameter_bytes: int, starts_after: int, needed_by: int, *, suffix: str = ""
     ) -> Exchange:
-        """Return the collective of this group's parameters, named by kind, group and ``suffix``.
+        """Return the collective of this group's parameters, named by kind, group and ``suffix``: ``all-gather unit 3
+        forward``.
 
         Args:
             kind: kind of the collective.
@@ -197,8 +198,8 @@ def _plan(
     gathered: float = 0.0,
 ) -> ParallelPlan:
     """Return the plan of a rank, its memory included: the parameters held with their gradients and optimizer state,
-    what the graph keeps for the backward pass, the units that are whole, and the loss of a model traced without it,
-    less what checkpointed regions make again.
+    what the graph keeps for the backward pass, the units that are whole, and the loss of a model traced without it, as
+    far as it exceeds what checkpointed regions make again later.
 
     Args:
         strategy: name of the strategy.
@@ -246,7 +247,8 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
 def _parameter_groups(
     graph: ComputeGraph, word: str, size: int, *marks: float, order: Literal[1, -1] = 1
 ) -> Iterator[ParameterGroup]:
-    """Yield the operators with parameters in groups of consecutive ones, named by ``word`` and their number from 0 on.
+    """Yield the operators with parameters in groups of consecutive ones, named by ``word`` and their number from 0 on,
+    ``bucket 0``.
 
     Args:
         graph: graph of one rank.
@@ -277,7 +279,8 @@ def sharded(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> Para
         network       gather U−2   scatter U−1   gather U−3  scatter U−2 ...
 
     Ranks share parameters, gradients and optimizer state, and gather units as they need them. The last unit keeps its
-    parameters between forward and backward, so it is gathered once. Sources: Rajbhandari et al., "ZeRO", SC 2020,
+    parameters between forward and backward, so it is gathered once. Memory counts as many of the largest units whole as
+    are gathered ahead and one more, and the gradient of the largest. Sources: Rajbhandari et al., "ZeRO", SC 2020,
     section 5.3; Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.3.
     """
     local = local_graph(graph, settings)
@@ -439,7 +442,8 @@ def crossing_bytes(graph: ComputeGraph, which: Mask | None = None) -> Ints:
 
 def passes_ahead(stage: Ints | int, stages: int, virtual_stages: int) -> Ints | int:
     """Return the number of forward passes that a stage runs before it alternates one forward and one backward pass
-    (1F1B), in the shape of ``stage``; fewer micro-batches than that do not lessen it.
+    (1F1B), in the shape of ``stage``: stages - 1 - stage, or interleaved 2 (stages - 1 - stage) + (virtual_stages - 1)
+    · stages; fewer micro-batches than that do not lessen it.
 
     ``stage`` counts from 0. With more than one chunk a stage (``virtual_stages``), passes of single chunks are counted.
     """
@@ -522,7 +526,8 @@ def in_blocks(graph: ComputeGraph) -> Mask:
 
 
 def attention_core(graph: ComputeGraph) -> Mask:
-    """Return a mask of the operators of blocks that are the inside of attention: [operators].
+    """Return a mask of the operators of blocks, outside of regions that the model checkpoints by itself, that are the
+    inside of attention: [operators].
 
     Fused attention, or the product of queries and keys, softmax, dropout and the product with the values.
     """
@@ -541,7 +546,8 @@ def attention_core(graph: ComputeGraph) -> Mask:
 
 def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators: Mapping[str, Operator]) -> set[str]:
     """Return the names of the operators on the way from the softmax ``start`` to the nearest matrix products, these
-    included; none where no product is reached.
+    included, the softmax not; none where no product is reached. Elementwise branches that lead to no product are
+    included as well.
 
     ``neighbours`` are, by operator, its inputs or its readers; ``operators`` has all operators of the graph by name.
     The way goes through elementwise kinds only.
@@ -562,9 +568,9 @@ def _to_products(start: str, neighbours: Mapping[str, Iterable[str]], operators:
 
 
 def repeated_operators(graph: ComputeGraph, recomputation: str) -> Mask:
-    """Return a mask of the operators whose forward pass is repeated before their backward pass: [operators]; those in
-    numbered blocks with ``full`` recomputation, the inside of attention with ``selective``, none with any other
-    name."""
+    """Return a mask of the operators whose forward pass is repeated before their backward pass: [operators]; of those
+    outside of regions that the model checkpoints by itself, those in numbered blocks with ``full`` recomputation, the
+    inside of attention with ``selective``, none with any other name."""
     masks = {"full": in_blocks, "selective": attention_core}
     return masks[recomputation](graph) if recomputation in masks else np.zeros(len(graph.operators), np.bool_)
 
@@ -582,9 +588,10 @@ def attention_scores(graph: ComputeGraph) -> Ints:
 def recomputation_columns(graph: ComputeGraph, *, unfused: bool) -> dict[str, Ints]:
     """Return columns of what recomputation repeats and drops, each [operators].
 
-    They are, by name: whether an operator lies ``in_block``, in the ``core`` of attention or ``inside_core`` (it is in
-    the core, and so is everything that reads its output), as 0 or 1; and the number of ``scores`` of the graph's batch
-    that it keeps, 0 unless attention is ``unfused``.
+    They are, by name: whether an operator lies ``in_block`` (in a numbered block, and in no region that the model
+    checkpoints by itself), in the ``core`` of attention or ``inside_core`` (it is in the core, and so is everything
+    that reads its output), as 0 or 1; and the number of ``scores`` of the graph's batch that it keeps, 0 unless
+    attention is ``unfused``.
     """
     core, readers = attention_core(graph), graph.consumers()
     names = {operator.name for operator, chosen in zip(graph.operators, core, strict=True) if chosen}

@@ -277,12 +277,12 @@ def strategy_space(
             those that pp divides may be interleaved.
         most_virtual_stages: the most chunks a stage, 4 if not given.
 
-    Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged, of sharding or of a
-    codec where there is one replica. Hybrid sharding is kept only without expert parallelism and where replicas lie in
-    several nodes, several in each; codecs are not combined with it or with ``zero-1``. Rows lie in the order of
-    batches, tp, pp, cp, sequence parallelism, virtual stages, micro-batches and ep; those that are alike in these, of
-    shardings, recomputations, algorithms and exchanges, the last varying fastest. Their number: O(divisors³ · the other
-    choices).
+    Rows that say the same twice are left out: a choice of algorithm where nothing is exchanged (one replica and tp 1),
+    of sharding or of a codec where there is one replica; the first stated choice stays. Hybrid sharding is kept only
+    without expert parallelism and where replicas lie in several nodes, several in each; codecs are not combined with it
+    or with ``zero-1``. Rows lie in the order of batches, tp, pp, cp, sequence parallelism, virtual stages,
+    micro-batches and ep; those that are alike in these, of shardings, recomputations, algorithms and exchanges, the
+    last varying fastest. Their number: O(divisors³ · the other choices).
     """
     choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
     degrees: list[Strategy] = []

@@ -130,7 +130,8 @@ def _followed(
     graph: ComputeGraph, routers: set[str], copied: set[str], head_counts: set[int]
 ) -> tuple[TensorSplit, set[str]]:
     """Return the split in which every rank computes the ``routers`` and ``copied`` layers whole, and the names of
-    further layers that must be copied for it to work; empty where none must.
+    further layers that must be copied for it to work, since a normalisation over all channels reads their slices; empty
+    where none must.
 
     Attention that reads a copied layer beside slices is not split, since the copied layer's gradient would have to be
     summed: the degree is then 1.
@@ -192,9 +193,10 @@ def _has_heads(operator: Operator, counts: set[int]) -> bool:
 
 
 def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
-    """Return a mask of the outputs that lie in slices of the sequence with sequence parallelism, [operators], and the
-    number that the tensor degree must divide: the common divisor of their sequences' lengths, 1 where one of these
-    operators mixes tokens or there are none.
+    """Return a mask of the outputs that lie in slices of the sequence with sequence parallelism, [operators] (those
+    with samples and a sequence, neither sliced already nor inputs of the model), and the number that the tensor degree
+    must divide: the common divisor of their sequences' lengths, 1 where one of these operators mixes tokens or there
+    are none.
 
     ``sliced`` [operators] are the outputs that tensor parallelism already leaves in slices.
     """

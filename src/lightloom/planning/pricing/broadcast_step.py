@@ -57,8 +57,9 @@ class Network:
     @classmethod
     def of(cls, graph: ComputeGraph) -> Network:
         """Return the sizes and counts of a graph for one sample, counted as Table 2 of DaDianNao's paper does: the
-        input is a layer, but not in ResNets, whose printed numbers need one layer less. Multiply-accumulates are half
-        the forward FLOPs of convolutions and linear layers, of which both are counted too."""
+        input is a layer, but not in ResNets (graphs whose name begins with ``resnet``), whose printed numbers need one
+        layer less. Multiply-accumulates are half the forward FLOPs of convolutions and linear layers, of which both are
+        counted too; bytes are at the graph's element size."""
         sample = graph.with_batch(1)
         sizes = {operator.name: operator.activation_bytes for operator in sample.operators}
         weighted = [operator for operator in sample.operators if operator.kind in ("conv", "linear")]
@@ -126,7 +127,7 @@ class BroadcastStep:
     @property
     def breakdown(self) -> Mapping[str, float]:
         """Seconds of the step as ``compute_s``, ``exposed_communication_s``, ``exposed_reconfiguration_s`` and
-        ``idle_s``, which add up to the step."""
+        ``idle_s``, which add up to the step; the last two are 0."""
         return self.timeline.breakdown()
 
     @cached_property
@@ -180,7 +181,8 @@ def broadcast_step(
 ) -> BroadcastStep:
     """Return the step of a batch on so many chips, by the paper's equations; multipliers pass ``constants.passes``
     times at the peak rate for one pass of broadcasts, and reads of the synapses that a chip holds (all of them with
-    "data", its 1 / ``chips`` with "model"), β times their bytes over 6.4 GB/s, count as computation.
+    "data", its 1 / ``chips`` with "model"), ``constants.synapse`` (β) times their bytes over 6.4 GB/s, count as
+    computation.
 
     Args:
         network: sizes and counts for one sample.

@@ -156,7 +156,7 @@ class BalancedGraph:
         return len(self.operator)
 
     def label(self, x: int) -> str:
-        """Return the display name of a sub-operator: ``operator/part``."""
+        """Return the display name of a sub-operator: ``operator/part``, parts from 0."""
         return f"{self.operators[self.operator[x]]}/{self.part[x]}"
 
 
