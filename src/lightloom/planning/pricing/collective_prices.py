@@ -240,7 +240,8 @@ class SchedulePrices:
     def _made(self, kind: Kind, size: float) -> _Built:
         """Build and verify a schedule for ``size`` bytes and return it with its loads (None of a queued schedule) and
         the key of its circuits: None unless the fabric's circuits are exclusive and either one set of them serves the
-        whole schedule or the schedule is queued."""
+        whole schedule or the schedule is queued. UnsupportedError where the algorithm cannot build it, and
+        VerificationError where what it builds is wrong, pass through."""
         collective = Collective(kind, self.fabric.ranks, size)
         schedule, loads = build_with_loads(self.algorithm, collective, self.fabric, self.model)
         channels = self.fabric.fibre_channels
@@ -981,7 +982,7 @@ class ExchangePrices(PhasedPrices):
 
     def coding(self, kind: Kind, nbytes: float) -> tuple[float, float]:
         """Return the seconds of encoding and of decoding of a rank in one whole exchange, not a step's share; ``kind``
-        must carry gradients, ``nbytes`` of them uncompressed."""
+        must carry gradients; ``nbytes`` is the size of the collective before coding."""
         return self.exchange.coding(kind, nbytes / self.element_bytes[kind], self.ranks)
 
     @cached_method()

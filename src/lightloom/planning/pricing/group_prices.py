@@ -681,7 +681,7 @@ class Divisions:
 
     def neighbours(self, parts: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return, for each ordered pair of axes, the parts [axis] after one part has moved from the first to the
-        second; pairs whose first axis has no part are left out."""
+        second; in the order of the first, then of the second; pairs whose first axis has no part are left out."""
         return [
             tuple(count - (number == giver) + (number == taker) for number, count in enumerate(parts))
             for giver, taker in permutations(range(len(parts)), 2)

@@ -324,17 +324,17 @@ class DividedModel:
 
     @cached_property
     def _crossing(self) -> tuple[Floats, Floats]:
-        """Bytes of one sample that the operators from each one on read of the outputs from before it, each [operators]:
-        first all, then only those of outputs that may lie in slices of the sequence."""
+        """Bytes of one sample, in the job's number format, that the operators from each one on read of the outputs from
+        before it, each [operators]: first all, then only those of outputs that may lie in slices of the sequence."""
         scale = self.columns.element_bytes / self.graph.batch / self.graph.element_bytes
         every, sliced = crossing_bytes(self.graph), crossing_bytes(self.graph, self.split.sequenced)
         return every.astype(np.float64) * scale, sliced.astype(np.float64) * scale
 
     def crossing(self, rows: Strategies, starts: Ints) -> Crossing:
-        """Return the bytes of a micro-batch, with cp of a rank's slice of it, that each of the operators ``starts``
-        (indices) and later ones read of the outputs from before it: each [rows, starts], not divided by tp; first all,
-        then those that lie in slices of the sequence in a tensor group, 0 in rows without sequence parallelism unless
-        the model is split by neurons."""
+        """Return the bytes of a micro-batch in the job's number format, with cp of a rank's slice of it, that each of
+        the operators ``starts`` (indices) and later ones read of the outputs from before it: each [rows, starts], not
+        divided by tp; first all, then those that lie in slices of the sequence in a tensor group, 0 in rows without
+        sequence parallelism unless the model is split by neurons."""
         total, slices = ((rows.samples / rows.cp)[:, None] * nbytes[starts] for nbytes in self._crossing)
         return Crossing(total, np.where((rows.sequence_parallel | self.split.of_neurons)[:, None], slices, 0.0))
 
@@ -607,8 +607,9 @@ class Belief:
 
 def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
     """Return the uncertain parameters of an accelerator's kernels and of its fabric's collective library, if it has
-    one, with their covariance: from a calibration where the accelerator has one, else from priors. Parameters whose
-    value is 0 are left out. ``basis`` reads "priors" or "calibrated on" and the table of measured rows.
+    one, with the covariance of their natural logarithms and the scatter of steps around the model: from a calibration
+    where the accelerator has one, else from priors, whose parameters do not covary. Parameters whose value is 0 are
+    left out. ``basis`` reads "priors" or "calibrated on" and the table of measured rows.
 
     None for an accelerator with a flat efficiency, of which no spread is known.
     """
