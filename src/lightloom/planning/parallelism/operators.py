@@ -137,7 +137,7 @@ def kernel_shapes(
 
     Args:
         columns: those of :func:`kernel_columns`.
-        flops: FLOPs of the forward passes, undivided, [rows, operators].
+        flops: FLOPs of the forward passes, undivided, [rows, operators], a row for each strategy.
         repetition: FLOPs of the backward pass for each of the forward pass, [rows, operators]: 1 makes the gradient of
             the weights, 2 that of the input as well.
         element_bytes: bytes of one element.
@@ -391,8 +391,8 @@ class OperatorColumns:
         return self._bytes(elements) + self._scaled("saved_index_bytes", "sampled", samples, cp)
 
     def regenerated(self, samples: Ints, cp: Ints | None = None) -> Floats:
-        """Return the bytes that the model's own checkpointed regions make again in the backward pass, by operator and
-        undivided by the tensor degree: [rows, operators].
+        """Return the bytes, in the job's format, that the model's own checkpointed regions make again in the backward
+        pass, by operator and undivided by the tensor degree: [rows, operators].
 
         A rank has ``samples`` [rows] samples, and of each one of ``cp`` [rows] slices of the tokens (None: all of
         them).
@@ -401,8 +401,8 @@ class OperatorColumns:
         return self._bytes(elements)
 
     def inputs(self, samples: Ints, cp: Ints | None = None) -> Floats:
-        """Return the bytes of every operator's first input, undivided by the tensor degree: [rows, operators]; for
-        operators without inputs those of the first operator's output.
+        """Return the bytes, in the job's format, of every operator's first input, undivided by the tensor degree:
+        [rows, operators]; for operators without inputs those of the first operator's output.
 
         A rank has ``samples`` [rows] samples, and of each one of ``cp`` [rows] slices of the tokens (None: all of
         them).
@@ -410,9 +410,9 @@ class OperatorColumns:
         return self._bytes(self._scaled("read_bytes", "read_sampled", samples, cp))
 
     def key_value_bytes(self, samples: Ints, tp: Ints, cp: Ints) -> Floats:
-        """Return the bytes of the keys and values together of a rank's own tokens and heads, for ``samples`` [rows]
-        samples divided by both degrees, ``tp`` and ``cp`` [rows]: [rows, operators]; 0 for operators other than
-        attention."""
+        """Return the bytes, in the job's format, of the keys and values together of a rank's own tokens and heads, for
+        ``samples`` [rows] samples divided by both degrees, ``tp`` and ``cp`` [rows]: [rows, operators]; 0 for operators
+        other than attention."""
         return self["key_values"] * samples[:, None] / (self.batch * tp * cp)[:, None] * self.element_bytes
 
     def times(
@@ -489,8 +489,9 @@ class OperatorColumns:
         ep: Ints | None = None,
         cp: Ints | None = None,
     ) -> tuple[Work, Work]:
-        """Return two amounts of work of a rank, in the forward and in the backward pass: FLOPs and bytes moved
-        [rows, operators], and the kernels where the accelerator has a model of them.
+        """Return two amounts of work of a rank, in the forward and in the backward pass: FLOPs and bytes moved [rows,
+        operators], in the job's format, and the kernels where the accelerator has a model of them. Bytes of the
+        backward pass are those of the forward pass times its share of FLOPs (:func:`repetition`).
 
         Args:
             accelerator: what a rank computes on; only whether it has a kernel model counts.

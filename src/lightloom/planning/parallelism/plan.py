@@ -56,8 +56,9 @@ class ParameterGroup:
         Args:
             kind: kind of the collective.
             parameter_bytes: bytes that are exchanged for each parameter.
-            starts_after: position of the step that must be done before the collective may start; ``START`` for none.
-            needed_by: position of the step that waits for the collective's end.
+            starts_after: position of the pass that must be done before the collective may start; ``START`` for none. Of
+                n operators, operator i has its forward pass at i and its backward pass at 2 n - 1 - i.
+            needed_by: position of the pass, or of the optimizer's update at 2 n, that waits for the collective's end.
             suffix: end of the name, its leading space included.
         """
         name, nbytes = f"{kind} {self.name}{suffix}", float(self.parameters * parameter_bytes)
@@ -94,11 +95,12 @@ class MemoryUse:
 
     @property
     def total(self) -> float:
-        """Bytes of all parts together."""
+        """Bytes of parameters, gradients, optimizer, activations, gathered units and loss together."""
         return self.parameters + self.gradients + self.optimizer + self.activations + self.gathered + self.loss
 
     def parts(self) -> dict[str, float]:
-        """Return the bytes by field name, without parts of 0 bytes."""
+        """Return the bytes by field name (``parameters``, ``gradients``, ``optimizer``, ``activations``, ``gathered``,
+        ``loss``), without parts of 0 bytes."""
         return {name: nbytes for name, nbytes in asdict(self).items() if nbytes}
 
 
@@ -141,7 +143,8 @@ class ParallelPlan:
 
     @property
     def update(self) -> int:
-        """Position of the optimizer's step, the last of all: twice the number of operators."""
+        """Position of the optimizer's step, the last of all: 2 n for n operators, whose forward passes are at 0 to n -
+        1, and backward passes, in reverse order, at n to 2 n - 1."""
         return 2 * len(self.graph.operators)
 
 
@@ -238,7 +241,8 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
     in forward order.
 
     They are cut as by PyTorch's ``compute_bucket_assignment_by_size``: a bucket takes gradients until it has reached
-    its size, so the one that crosses the mark is still in it; the first bucket has a smaller mark.
+    its size (``bucket_size`` bytes of the settings, by default 25 MiB), so the one that crosses the mark is still in
+    it; the first bucket ends at ``first_bucket_size`` (1 MiB) if that is smaller.
     """
     marks = settings.bucket_size, settings.first_bucket_size
     return tuple(_parameter_groups(graph, "bucket", settings.gradient_bytes, *marks, order=-1))
@@ -308,7 +312,8 @@ def units(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterGro
 def _unit_exchanges(groups: Sequence[ParameterGroup], operators: int, settings: TrainingSettings) -> Iterator[Exchange]:
     """Yield the all-gather of each unit for the forward pass, then those of the backward pass (none of the last unit)
     with each unit's reduce-scatter, in order of issue; each gather at most the settings' ``prefetch`` units ahead of
-    computing.
+    computing. They are named like ``all-gather unit 0 forward``, ``all-gather unit 0 backward`` and ``reduce-scatter
+    unit 0``.
 
     ``groups`` are all units in forward order, ``operators`` is the number of operators of the graph.
     """

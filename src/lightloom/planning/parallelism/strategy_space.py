@@ -165,7 +165,8 @@ class Strategies:
     @classmethod
     def of(cls, *strategies: Strategy) -> Strategies:
         """Return columns with one row for each strategy, in their order. Names become indices: of shardings and
-        recomputations by their place in the module's tuples, of algorithms in the order of first use."""
+        recomputations by their place in the module's tuples, of algorithms in the order of first use. ValueError for a
+        sharding or recomputation that the tuples do not have."""
         algorithms = tuple(dict.fromkeys(strategy.algorithm for strategy in strategies))
         return cls(algorithms=algorithms, **columns_of(strategies, Strategy._fields, _names(algorithms)))
 

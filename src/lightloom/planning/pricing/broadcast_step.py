@@ -151,7 +151,7 @@ def chips_needed(network: Network, batch: int, memory: float) -> int:
 
 def broadcast_time(share: float, chips: int, link: ChipLink) -> float:
     """Return Eq. 3, the seconds of a broadcast by every chip to all others of its ``share`` bytes: hops · latency +
-    share (p − 1)/BW, with p the number of chips."""
+    share (p − 1)/BW, with p the number of chips and the hops those of ``link``, 2 (√p − 1) on a mesh."""
     return link.hops(chips) * link.latency + share * (chips - 1) / link.bandwidth
 
 
@@ -164,7 +164,8 @@ def broadcast_bytes(network: Network, batch: int, moved: Moved) -> float:
 
 def communication_time(network: Network, batch: int, chips: int, link: ChipLink, moved: Moved = "data") -> float:
     """Return the seconds of all broadcasts of one pass over a batch of samples on so many chips: Eq. 3 summed over the
-    layers, each with its own bytes. ``moved`` says what is broadcast: synapses with "data", neurons with "model"."""
+    layers, each with its own bytes; of the layers the latencies are counted, and the bytes in total. ``moved`` says
+    what is broadcast: synapses with "data", neurons with "model"."""
     latencies = network.layers * broadcast_time(0.0, chips, link)
     share = broadcast_bytes(network, batch, moved) / chips
     return latencies + broadcast_time(share, chips, ChipLink(bandwidth=link.bandwidth, latency=0.0))

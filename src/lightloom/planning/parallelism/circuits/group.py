@@ -90,12 +90,14 @@ def default_timing(fabric: Fabric) -> Timing:
 def worst_group(
     plan: HybridPlan, assignment: Assignment, fabric: Fabric, timing: Timing | None = None
 ) -> GroupCircuits:
-    """Return verified circuits as pipes of one group: of every pipe the fewest circuits that any group has of it, hold
-    by hold, as bytes per second, and the largest latency of all groups, in seconds, the overhead of a step included.
+    """Return circuits, verified, as pipes of one group: a pipe is all circuits from one device of it to another, or to
+    one of the next group, and has a port of its own. Of every pipe these are the fewest circuits that any group has of
+    it, hold by hold, as bytes per second, and the largest latency of all groups, in seconds, the overhead of a step
+    included.
 
     Args:
         plan: what the groups exchange.
-        assignment: circuits of all ranks of the fabric.
+        assignment: circuits of all ranks of the fabric; the result keeps it.
         fabric: the fabric that they are on.
         timing: how holds come round; None where circuits stand from step to step.
 
@@ -113,7 +115,8 @@ def worst_group(
 
 
 def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
-    """Return the least number of circuits that any group has, hold by hold and pipe by pipe: [hold, pipe].
+    """Return the least number of circuits that any group has from one device to another, a pipe, hold by hold: [hold,
+    pipe].
 
     Args:
         plan: the plan, whose traffic is the same in all groups.
@@ -125,9 +128,10 @@ def least_of_groups(plan: HybridPlan, counts: Ints, pipe: Ints) -> Ints:
 
 
 def pipes_of(k: int, traffic: Traffic) -> tuple[Ints, Ints, Ints]:
-    """Return the pipe of every pair of the traffic, [pair], and the source and the destination of every pipe, each
-    [pipe], as devices 0 to k - 1 of a group; k + d is device d of the next group. Pairs that lie alike in their groups
-    share a pipe; pipes are in ascending order of (source, destination)."""
+    """Return the number of the pipe (two places in a group, or in a group and the next) that every pair of ranks of the
+    traffic belongs to, [pair], and the source and the destination of every pipe, each [pipe], as devices 0 to k - 1 of
+    a group; k + d is device d of the next group. Pairs that lie alike in their groups share a pipe; pipes are in
+    ascending order of (source, destination)."""
     a, b = traffic.source % k, traffic.destination % k
     next_group = traffic.source // k != traffic.destination // k
     codes, pipe = np.unique(a * 2 * k + b + k * next_group, return_inverse=True)
@@ -205,9 +209,10 @@ def _reaching(plan: HybridPlan, candidates: list[GroupCircuits]) -> list[GroupCi
 
 
 def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
-    """Return an estimate of the seconds that a plan's transfers take: those of the pipe that sends longest, relays
-    included, plus, where holds take turns, half the time that a pipe which is lit in one hold is dark in a cycle, for
-    each transfer of the chain of the computation with most transfers between devices, forward and back."""
+    """Return an estimate of the seconds that a plan's transfers take: those of the pipe (all circuits from one device
+    to another) that sends longest at its mean bandwidth, relays included, plus, where holds take turns, half the time
+    that a pipe which is lit in one hold is dark in a cycle, for each transfer of the chain of the computation with most
+    transfers between devices, forward and back."""
     source, destination, nbytes = _sent(plan)
     start, pipe = granted.paths(source, destination)
     load = np.bincount(pipe, np.repeat(nbytes, np.diff(start)), len(granted.source))
@@ -224,8 +229,8 @@ def _expected_seconds(plan: HybridPlan, granted: GroupCircuits) -> float:
 def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCircuits:
     """Return a pipe for every pair of the traffic on a packet fabric, at the rate that its port has while all are busy,
     in bytes per second, and with the latency of a message, in seconds, the library's included; of all groups the
-    slowest rate and the largest latency. Pipes that leave a device by the same port of it have the same port, those
-    that enter by one the same entry.
+    slowest rate and the largest latency. Pipes that leave a device by the same port of it have the same number as
+    ``port``, those that enter by one the same ``entry``; pipes with equal numbers send one after the other.
 
     Raises:
         UnsupportedError: the fabric has neither circuits nor ports of single ranks.
@@ -252,8 +257,8 @@ def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCir
 
 
 def _largest(values: Column, pipe: Ints, pipes: int) -> Column:
-    """Return the largest of ``values`` among those of each pipe, at least 0: [pipes]; ``pipe`` has the pipe of each
-    value."""
+    """Return the largest of ``values`` among those of each pipe, at least 0: [pipes]; ``pipe`` has the number of the
+    pipe that each value is of."""
     largest = np.zeros(pipes, values.dtype)
     np.maximum.at(largest, pipe, values)
     return largest

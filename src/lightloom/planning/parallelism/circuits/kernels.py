@@ -87,9 +87,10 @@ def reverse_circuits(pairs: RingPairs, capacity: int, counts: Ints, load: Ints) 
     """Reverse circuits, one at a time, until no link carries more than ``capacity`` in a direction, while some change
     lowers the excess, each time that which lowers it most; return the excess left, summed over links and directions.
 
-    ``counts`` [pair, direction] and ``load`` [direction, link], the circuits over each link, are changed in place.
-    ``capacity`` is the number of circuits that a link can carry in one direction. A circuit in direction 1
-    (counter-clockwise) crosses the links that the same pair leaves out in direction 0.
+    ``pairs`` has the number of ranks on the ring, and of each pair its source, the links from there clockwise to its
+    destination, and its bytes. ``counts`` [pair, direction] and ``load`` [direction, link], the circuits over each
+    link, are changed in place. ``capacity`` is the number of circuits that a link can carry in one direction. A circuit
+    in direction 1 (counter-clockwise) crosses the links that the same pair leaves out in direction 0.
     """
     nodes, source, ahead = pairs.nodes, pairs.source, pairs.ahead
     over = np.zeros((2, 2 * nodes + 1), np.int64)
@@ -167,7 +168,8 @@ def fill(pairs: RingPairs, channels: int, most: Ints, counts: Ints, taken: Ints)
     return pair, direction (0 clockwise) and channel of each new circuit, in the order given: [circuit, 3].
 
     Args:
-        pairs: pairs of ranks with their bytes.
+        pairs: number of ranks on the ring, and of each pair its source, the links from there clockwise to its
+            destination, and its bytes.
         channels: channels of a link in one direction.
         most: circuits in all with which a pair has enough: [pair].
         counts: circuits that each pair has, changed in place: [pair].

@@ -49,7 +49,8 @@ def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, ban
     """Return the sharing where pairs send on their own circuits, and the ``stranded`` ones relay over the fewest
     circuits that lead there; a stranded pair without a path has 0 hops and rate 0, as has a pair that is not stranded
     but has no circuit here. Pipes are the pairs of ranks that have circuits, in ascending order of (source,
-    destination); of equally short paths any may be taken.
+    destination); of equally short paths any may be taken. Pairs of which a pipe carries others too are marked as
+    sharing it, and each has the rate that it would have alone.
 
     Args:
         traffic: demands between the ranks.

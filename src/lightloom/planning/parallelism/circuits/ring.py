@@ -162,9 +162,9 @@ _CUTS = 16
 
 
 def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxation | None = None) -> Assignment:
-    """Return circuits whose least service comes near the fractional optimum, as far as whole circuits can; they are not
-    verified yet. Beside them stand that optimum, as the bound of circuits a hold, and how many circuits that were
-    sought found no wavelength.
+    """Return circuits whose least service (circuits over relative demand, the least of all pairs) comes near the
+    fractional optimum, as far as whole circuits can; they are not verified yet. Beside them stand that optimum, as the
+    bound of circuits a hold, and how many circuits that were sought found no wavelength.
 
     Seeks the largest t at which ``ceil(t · T)`` circuits a pair, T the demands relative to the largest, divided between
     the two directions as the relaxation does and reversed where a link overflows, all find a wavelength. Free
@@ -190,9 +190,9 @@ def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxat
 def assign_in_turns(
     traffic: Traffic, fabric: Fabric, most_holds: int = 256, relaxation: Relaxation | None = None
 ) -> Assignment:
-    """Return the circuits of the shortest cycle of 1, 2, 4, ... holds whose least service a hold comes within 10 % of
-    the fractional optimum; where none does, those of the longest of these cycles, which has at most ``most_holds``.
-    They are not verified yet.
+    """Return the circuits of the shortest cycle of 1, 2, 4, ... holds whose least service (circuits over demand
+    relative to the largest, the least of all pairs) a hold comes within 10 % of the fractional optimum; where none
+    does, those of the longest of these cycles, which has at most ``most_holds``. They are not verified yet.
 
     ``relaxation`` is of the same traffic and fabric, if already solved; else it is solved here.
 
@@ -300,9 +300,9 @@ def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: floa
 
 
 def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int) -> Ints | None:
-    """Return the fewest circuits [pair, direction] of at least ``service`` that links can carry and ``channels``
-    wavelengths (of one direction, over all holds) colour; None where neither of two ways to divide them among the
-    directions does.
+    """Return the fewest circuits [pair, direction] of at least ``service`` (circuits of the largest demand, others in
+    proportion, rounded up, at least 1) that links can carry and ``channels`` wavelengths (of one direction, over all
+    holds) colour; None where neither of two ways to divide them among the directions does.
 
     Divided as the relaxation does, else in the shorter direction: the relaxation fills links, which fewer circuits than
     it promises need not.
@@ -318,8 +318,9 @@ def _fit(traffic: Traffic, service: float, relaxation: Relaxation, channels: int
 
 
 def _divide(traffic: Traffic, needed: Ints, clockwise_share: Floats, channels: int) -> tuple[Ints, bool]:
-    """Return ``needed`` [pair] circuits as counts [pair, direction] near the given shares, reversed where a link
-    overflows, and True if the links, of ``channels`` wavelengths a direction, can then carry them.
+    """Return ``needed`` [pair] circuits as counts [pair, direction] near the given shares (rounded as a running sum
+    over pairs), reversed where a link overflows, and True if the links, of ``channels`` wavelengths a direction, can
+    then carry them.
 
     ``clockwise_share`` [pair] is the share of each pair's circuits that runs clockwise.
     """

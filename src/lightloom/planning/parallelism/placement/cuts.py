@@ -29,8 +29,9 @@ from lightloom.planning.parallelism.plan import in_blocks, numbered_block
 
 
 def kept_graph(graph: ComputeGraph) -> ComputeGraph:
-    """Return the graph as fully recomputed: operators of blocks (outside of checkpointed regions) keep for the backward
-    pass their output where it leaves their block, else nothing; the others keep what they did."""
+    """Return the graph as fully recomputed: operators of blocks (numbered modules such as ``layers.3``, outside of
+    checkpointed regions) keep for the backward pass their output where it leaves their block, else nothing; the others
+    keep what they did."""
     leaving, operators = _leaving(graph), list(graph.operators)
     for place in np.flatnonzero(in_blocks(graph)).tolist():
         saved = operators[place].activation_bytes if leaving[place] else 0
@@ -41,9 +42,9 @@ def kept_graph(graph: ComputeGraph) -> ComputeGraph:
 def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s, k: int) -> Floats:
     """Return the bytes [k] that recomputation makes each of ``k`` devices hold besides what :func:`kept_graph` counts.
 
-    While a block's backward pass runs, a device holds again what the operators of the block keep that it computes, each
-    part of an operator an equal share; the block counts of which the device holds most. To that come outputs that it
-    received from devices which drop their own copies.
+    While the backward pass of a block (a numbered module such as ``layers.3``) runs, a device holds again what the
+    operators of the block keep that it computes, each part of an operator an equal share; the block counts of which the
+    device holds most. To that come outputs that it received from devices which drop their own copies.
 
     Args:
         graph: one group's batch, as traced, not the kept graph.
