@@ -103,10 +103,11 @@ KERNEL_COLUMNS = (*(f"kernel_{name}" for name in (*_Shape._fields, "narrow", "lo
 def kernel_columns(operators: tuple[Operator, ...], attention: Attention) -> dict[str, Ints]:
     """Return the kernels of operators as columns of int64, by name, each [operators]: those of :data:`KERNEL_COLUMNS`
     (``kernel_kind``, ``kernel_m``, ``kernel_n``, ``kernel_k``, ``kernel_products`` and ``kernel_repeats`` as of
-    :class:`KernelShapes`; ``kernel_narrow``, 1 for layers that a job in FP8 computes in it; ``kernel_losses``, 1 for
-    the layer of the logits; ``launched_forward`` and ``launched_backward``, kernels of a pass), and ``kernel_visible``,
-    the visible share of attention scores, its float64 bits as integers. Sizes are undivided; 0 in ``kernel_m`` or
-    ``kernel_products`` means that FLOPs tell it, and ``kernel_kind`` has the numbers of ``KernelKind``.
+    :class:`KernelShapes`; ``kernel_narrow``, 1 for layers that a job in FP8 computes in it (linear and expert ones, but
+    not that of the logits); ``kernel_losses``, 1 for the layer of the logits; ``launched_forward`` and
+    ``launched_backward``, kernels of a pass), and ``kernel_visible``, the visible share of attention scores, its
+    float64 bits as integers. Sizes are undivided; 0 in ``kernel_m`` or ``kernel_products`` means that FLOPs tell it,
+    and ``kernel_kind`` has the numbers of ``KernelKind``.
 
     Args:
         operators: all operators of a graph, in its order.
@@ -138,8 +139,8 @@ def kernel_shapes(
     Args:
         columns: those of :func:`kernel_columns`.
         flops: FLOPs of the forward passes, undivided, [rows, operators], a row for each strategy.
-        repetition: FLOPs of the backward pass for each of the forward pass, [rows, operators]: 1 makes the gradient of
-            the weights, 2 that of the input as well.
+        repetition: FLOPs of the backward pass for each of the forward pass, [rows, operators]: of it up to 1 makes the
+            gradient of the weights, and what is above 1 that of the input.
         element_bytes: bytes of one element.
         divisors: how the products are divided among ranks.
     """
@@ -491,7 +492,7 @@ class OperatorColumns:
     ) -> tuple[Work, Work]:
         """Return two amounts of work of a rank, in the forward and in the backward pass: FLOPs and bytes moved [rows,
         operators], in the job's format, and the kernels where the accelerator has a model of them. Bytes of the
-        backward pass are those of the forward pass times its share of FLOPs (:func:`repetition`).
+        backward pass are those of the forward pass times the ratio of backward to forward FLOPs (:func:`repetition`).
 
         Args:
             accelerator: what a rank computes on; only whether it has a kernel model counts.
@@ -664,8 +665,9 @@ class Parts(NamedTuple):
 def part_times(
     columns: OperatorColumns, accelerator: Accelerator, precision: Precision, parts: Parts
 ) -> tuple[Floats, Floats]:
-    """Return the seconds of parts of operators in the forward and in the backward pass, without the host's launches,
-    each [parts]; measured seconds, scaled to each part, take the place of priced ones where the columns have them."""
+    """Return the seconds of parts of operators (each given by the position of its operator, its samples, and its slice
+    of the dimension that is cut) in the forward and in the backward pass, without the host's launches, each [parts];
+    measured seconds, scaled to each part, take the place of priced ones where the columns have them."""
     one = np.ones(1, np.int64)
     shaped = replace(columns, values=_part_columns(columns, parts), measured=None)
     forward, backward = (seconds[0] for seconds in shaped.times(accelerator, precision, one, one))

@@ -87,8 +87,8 @@ class TensorSplit:
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
     """Return how the operators of a graph are divided among the ranks of a tensor group (masks [operators] of what is
     divided, whose outputs stay in slices of channels or of the sequence, and which collectives follow; and the numbers
-    that the degree must divide); convolutional networks are split neuron by neuron, other models as Megatron splits
-    transformers.
+    that the degree must divide, 0 for any); convolutional networks are split neuron by neuron, other models as Megatron
+    splits transformers.
 
     Slices are followed through the graph, and again as often as a normalisation needs the outputs of layers whole;
     these layers are then computed by every rank.
@@ -308,7 +308,7 @@ _ANY_TOKENS = frozenset({"input", "experts", "topk"})
 
 def context_degree(graph: ComputeGraph) -> int:
     """Return the number that the context-parallel degree must divide: the common divisor of all attention's sequence
-    lengths, or half of it where any attention is causal, which takes two pieces for each rank.
+    lengths, of queries and of keys, or half of it where any attention is causal, which takes two pieces for each rank.
 
     It is 1 without attention, where attention does not state its sizes, and where another operator mixes tokens.
     """

@@ -591,8 +591,9 @@ class LibraryPrices:
 
     def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
         """Return the joules of a collective of ``nbytes`` bytes over all ranks, as a ring through all ranks would send
-        it; None where the fabric states no energy per bit. ``inside`` is the number of ranks of the group in each node:
-        messages inside a node cross two links, those between nodes four."""
+        it, (ranks - 1) times the bytes, in an all-reduce twice, with their overhead on the wire; None where the fabric
+        states no energy per bit. ``inside`` is the number of ranks of the group in each node: messages inside a node
+        cross two links, those between nodes four."""
         if self.fabric.energy_per_bit is None:
             return None
         ranks = self.fabric.ranks

@@ -522,7 +522,9 @@ class AxisGroups(NamedTuple):
 
     def unit(self, fabric: Fabric) -> int:
         """Return the number of channels of every link of ``fabric`` of which each share of this axis' groups is a
-        multiple; 0 where channels cannot be shared."""
+        multiple: one plane of a switch, a wavelength of a WDM ring for each of the groups that interleave, twice as
+        many where they do not reach around it; for the pipeline the fewest on which every rank sends forward and back,
+        1 or 2. 0 where channels cannot be shared."""
         if self.name == "pipeline":
             return fabric.shift_unit(self.stride)
         return fabric.share_unit(self.ranks, self.stride)

@@ -188,12 +188,14 @@ class DividedModel:
 
     @cached_property
     def context_degree(self) -> int:
-        """Number of slices of a sequence that every context-parallel degree must divide."""
+        """Number of slices of a sequence that every context-parallel degree must divide; 1 where the model does not
+        allow any other."""
         return context_degree(self.graph)
 
     @cached_property
     def tied(self) -> tuple[TiedTable, ...]:
-        """Tables of parameters that several operators read (tied embeddings)."""
+        """Tables of embeddings that later operators read without parameters of their own, each with its owner's index,
+        the readers' indices and its number of parameters."""
         return tied_tables(self.graph)
 
     memory: dict[tuple[object, ...], Floats] = field(default_factory=dict, init=False, compare=False)
@@ -201,7 +203,8 @@ class DividedModel:
 
     @cached_property
     def starts(self) -> Ints:
-        """Indices of the first operators of the model's blocks: [blocks]."""
+        """Indices of the first operators of the model's blocks (numbered modules such as ``layers.3``), where stages
+        may begin: [blocks]."""
         return block_starts(self.graph)
 
     @cached_property
@@ -549,7 +552,8 @@ class Job:
         Args:
             batches: samples of a step over all ranks.
             algorithms: names of the algorithms that strategies choose among.
-            cp: the only context-parallel degree; None to try several where sequences are long.
+            cp: the only context-parallel degree; None to try those that leave every rank at least 4,096 tokens of the
+                longest sequence.
             searched: further choices of :func:`strategy_space` by name, such as ``exchanges``, ``shardings`` and
                 ``recomputations``.
         """

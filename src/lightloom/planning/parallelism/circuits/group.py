@@ -50,8 +50,8 @@ def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
     """Return the sets of circuits that can serve a plan's traffic, each as the pipes of one group, which has what the
     worst-served group has; at least one, of no pipes where nothing is sent. Circuits are verified.
 
-    * circuit switch: max-min, set once; where a rank has more peers than planes, circuits go to the longest transfers,
-      and the other pairs relay;
+    * circuit switch: one set, set once, with the largest least service (circuits of a pair over its demand); where a
+      rank has more peers than planes, circuits go to the longest transfers, and the other pairs relay;
     * WDM ring: one hold, set once, then cycles of 2, 4, ... up to 64 holds, in this order, up to the first whose least
       service lies at most 10 % below its bound, or from 4 holds on the first in which every pair has a circuit; the
       same in every group;
@@ -166,9 +166,9 @@ def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
 
 
 def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[GroupCircuits]:
-    """Return the circuits of the cycles of 1, 2, 4, ... holds, as one group sees them, up to the first cycle whose
-    least service lies at most 10 % below its bound, or from 4 holds on in which every pair has a circuit, or of 64
-    holds. A cycle of one hold has no timing; others have the default one.
+    """Return the circuits of the cycles of 1, 2, 4, ... holds, each as what the worst-served group has, up to the first
+    cycle whose least service lies at most 10 % below its bound, or from 4 holds on in which every pair has a circuit,
+    or of 64 holds. A cycle of one hold has no timing; others have the default one.
 
     Raises:
         UnsupportedError: a rank of the ring has fewer transceivers than channels in both directions.
@@ -274,10 +274,10 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
     """Return the pipes of a group, and the function that grants circuits on them before every hold: from the bytes that
     wait at each pipe, [pipe] and not all 0, it returns the bytes per second of each in the hold, [pipe].
 
-    Circuits go to the transfers that are still the longest, and none that a pair cannot fill in a hold
-    (`play.longest_first`; on a ring of several groups the same in each, `ring.longest_tiled`); every grant is verified.
-    Nothing is relayed: a pipe without a circuit waits. The pipes' ``bandwidth`` is that of one circuit each. On a ring
-    whose ranks have fewer transceivers than channels in both directions, the function raises InputError.
+    Circuits go to the transfers that are still the longest, and to no pair more than carry its bytes in a hold, rounded
+    up (`play.longest_first`; on a ring of several groups the same in each, `ring.longest_tiled`); every grant is
+    verified. Nothing is relayed: a pipe without a circuit waits. The pipes' ``bandwidth`` is that of one circuit each.
+    On a ring whose ranks have fewer transceivers than channels in both directions, the function raises InputError.
 
     Args:
         plan: what the groups exchange.

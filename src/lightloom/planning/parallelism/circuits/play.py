@@ -196,7 +196,8 @@ def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timi
 
 def longest_first(traffic: Traffic, fabric: Fabric, circuit_bytes: float) -> Circuits:
     """Return circuits of one hold, given one at a time to the transfer with the most bytes for each circuit, the added
-    one counted, and none that a pair cannot fill in the hold; they are not verified.
+    one counted, and to no pair more than carry its bytes in the hold, ⌈bytes / ``circuit_bytes``⌉; they are not
+    verified.
 
     Args:
         traffic: what is still to send.

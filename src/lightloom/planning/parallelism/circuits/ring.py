@@ -240,8 +240,8 @@ def realise(
     """Return circuits, each on one free wavelength from end to end, for counts [pair, direction], and how many of those
     asked for found no wavelength. They are not verified.
 
-    Where colours run out, the smallest colour classes are given up, and each of their circuits is tried once more, in
-    both directions, on whatever is free.
+    Where colours run out, the colours that occupy the fewest links are given up, and each of their circuits is tried
+    once more, in both directions, on whatever is free.
 
     Args:
         traffic: demands between the ranks.
@@ -346,7 +346,8 @@ def _arcs(traffic: Traffic, counts: Ints, direction: int) -> tuple[Ints, Ints, I
 
 def _largest_classes(colour: Ints, length: Ints, channels: int) -> Ints:
     """Return the colours [circuit] renumbered so that the ``channels`` colours that occupy the most links stay as 0 ...
-    channels - 1, and all others become -1; unchanged where there are no more colours than that.
+    channels - 1, the one with the most first, and all others become -1; unchanged where there are no more colours than
+    that.
 
     ``length`` [circuit] is the number of links of each circuit.
     """
@@ -428,8 +429,8 @@ class _Pipes(NamedTuple):
 def assign_tiled(
     traffic: Traffic, fabric: Fabric, k: int, holds: int = 1, relaxation: Relaxation | None = None
 ) -> Assignment:
-    """Return circuits for traffic that repeats every k ranks, within groups and to the next one, repeating likewise;
-    they are not verified yet.
+    """Return circuits for traffic that is the same in every group of k ranks, and from every group to the next; the
+    circuits are the same in every group too. They are not verified yet.
 
     The largest t at which ``ceil(t · T)`` circuits a pair fit, T the demands relative to the largest, free wavelengths
     then to the longest transfers. Where not even one circuit a pair fits, all go to the longest, and some pairs have

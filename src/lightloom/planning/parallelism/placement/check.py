@@ -72,10 +72,10 @@ def _check_memory(placement: Placement, balanced: BalancedGraph, memory: float |
 
 
 def _check_pass(placement: Placement, balanced: BalancedGraph, *, forward: bool) -> None:
-    """Raise VerificationError where, in one pass, a sub-operator does not take its duration or starts before an input
-    has arrived, two overlap on one device, or the backward pass (``forward`` False) begins before the forward pass has
-    ended. An input from another device arrives a transfer after its producer's end: latency and bytes over the link's
-    bandwidth."""
+    """Raise VerificationError where, in one pass, a sub-operator does not take its duration, starts before 0 s or
+    before an input has arrived, two overlap on one device, or the backward pass (``forward`` False) begins before the
+    forward pass has ended. An input from another device arrives a transfer after its producer's end: latency and bytes
+    over the link's bandwidth."""
     start, end = placement.start, placement.end
     duration = balanced.forward
     source = balanced.parent.astype(np.int64)

@@ -74,8 +74,8 @@ def _received(balanced: BalancedGraph, device: Int32s, dropped: Mask, k: int) ->
 
 
 def _leaving(graph: ComputeGraph) -> Mask:
-    """Return a mask of the operators whose output is read by at least one operator that lies in another numbered block
-    or outside of all blocks: [operators]."""
+    """Return a mask of the operators whose output is read by at least one operator of another numbered block:
+    [operators]; all operators outside of numbered blocks count as one more block."""
     block = {operator.name: numbered_block(operator.block) for operator in graph.operators}
     readers = graph.consumers()
     return np.array([any(block[reader] != block[name] for reader in readers[name]) for name in block], np.bool_)

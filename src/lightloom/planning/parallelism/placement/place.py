@@ -58,8 +58,9 @@ class Problem(NamedTuple):
 
 
 def start_order(balanced: BalancedGraph) -> Ints:
-    """Return the sub-operators in the order in which they start where several could: those with the most forward
-    seconds on the longest path to the end first, transfers left out; equal ones as they are numbered."""
+    """Return all sub-operators in the order in which they start where several could, which is topological: those with
+    the most forward seconds on the longest path to the end first, transfers left out; equal ones as they are
+    numbered."""
     return _start_order(_transposed(Neighbours(balanced.parent_start, balanced.parent, balanced.nbytes)), balanced)
 
 

@@ -293,7 +293,7 @@ class HybridPlan:
     @cached_property
     def gradient_bytes(self) -> Floats:
         """Bytes [k] of the gradients that each device of a group all-reduces with its counterparts in the other groups:
-        those of the parameters that it owns.
+        those of the parameters that it owns, an equal share of an operator's for each of its parts on the device.
 
         Where parts hold copies, the sum over a group is complete before and handed out after.
         """
@@ -309,7 +309,7 @@ class HybridPlan:
     @cached_property
     def traffic(self) -> Traffic:
         """Bytes of one iteration between all ranks, of model and of data parallelism apart, sparse [sender, receiver]
-        each.
+        each; of data parallelism, a ring all-reduce, from every rank to the one k ranks on.
 
         Elements that several sub-operators of a device read are sent to it once, and their gradients added up before
         they return.
