@@ -117,7 +117,8 @@ class Strategy(NamedTuple):
 
     @property
     def last_micro_batch(self) -> Strategy:
-        """Strategy of which the last micro-batch alone is a whole step, all degrees and choices alike."""
+        """Strategy of which the last micro-batch alone is a whole step: one micro-batch of :attr:`last_samples` samples
+        a replica, and a global batch of dp times as many; all degrees and choices alike."""
         return self._replace(micro_batch=0, micro_batches=1, global_batch=self.dp * self.last_samples)
 
     @property

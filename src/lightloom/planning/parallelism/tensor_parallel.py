@@ -358,7 +358,8 @@ def searched_degrees(graph: ComputeGraph) -> list[int]:
 
 def key_value_elements(graph: ComputeGraph) -> Ints:
     """Return the number of elements of keys and values together of each attention operator, over all samples of the
-    graph's batch: [operators]; 0 for other operators, and for attention whose sizes are not stated."""
+    graph's batch: 2 · samples · keys · key heads · size of a head: [operators]; 0 for other operators, and for
+    attention whose sizes are not stated."""
     elements = np.zeros(len(graph.operators), np.int64)
     for index, operator in enumerate(graph.operators):
         sizes = operator.dimensions

@@ -164,8 +164,8 @@ def broadcast_bytes(network: Network, batch: int, moved: Moved) -> float:
 
 def communication_time(network: Network, batch: int, chips: int, link: ChipLink, moved: Moved = "data") -> float:
     """Return the seconds of all broadcasts of one pass over a batch of samples on so many chips: Eq. 3 summed over the
-    layers, each with its own bytes; of the layers the latencies are counted, and the bytes in total. ``moved`` says
-    what is broadcast: synapses with "data", neurons with "model"."""
+    layers, which is the latencies of one broadcast for each layer, and the time of the bytes that all layers broadcast
+    together. ``moved`` says what is broadcast: synapses with "data", neurons with "model"."""
     latencies = network.layers * broadcast_time(0.0, chips, link)
     share = broadcast_bytes(network, batch, moved) / chips
     return latencies + broadcast_time(share, chips, ChipLink(bandwidth=link.bandwidth, latency=0.0))

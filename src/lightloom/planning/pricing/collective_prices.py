@@ -204,8 +204,9 @@ class SchedulePrices:
         return isclose(priced.bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
     def drop_schedules(self) -> None:
-        """Drop the rows of all schedules, in place, and keep prices and loads: rows grow with the square of the ranks,
-        and are built again where they are asked for. A queued schedule, which has no loads, is forgotten as a whole."""
+        """Drop the rows of all schedules (one for each transfer), in place, and keep prices and loads: rows grow with
+        the square of the ranks, and are built again where they are asked for. A queued schedule, which has no loads, is
+        forgotten as a whole."""
         for key, built in list(self._built.items()):
             built.schedule = None
             if built.loads is None:
@@ -213,7 +214,7 @@ class SchedulePrices:
 
     def _rows(self, kind: Kind, nbytes: float) -> Schedule:
         """Return the verified schedule of a collective of ``nbytes`` bytes before coding, at the size that it was built
-        for, not resized; rows that were dropped are built again."""
+        for, not resized; rows (of its transfers) that were dropped are built again."""
         built = self._build(kind, nbytes)
         if built.schedule is None:
             size = self.built_for(kind, nbytes)
@@ -914,7 +915,10 @@ class LevelPrices(PhasedPrices):
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
         """Return the collectives of the levels of the fabric of parts that carry one of ``kind`` and ``nbytes`` bytes,
-        in order, each with its kind, bytes, ranks and stride."""
+        in order, each with its kind, bytes, ranks and stride: an all-reduce as a reduce-scatter inside the innermost
+        part, an all-reduce of the shares between parts and an all-gather inside, or where the innermost part adds up in
+        its network, like other kinds, the same kind inside and between, all-gathers, broadcasts and scatters between
+        first. UnsupportedError for a permute, a barrier, or a kind whose parts have sizes."""
         return levels(kind, nbytes, self.fabric, self.stride)
 
     @cached_method()

@@ -201,8 +201,8 @@ class GroupPrices(Pricing):
 
     def _refusal_of_parts(self, kind: Kind, algorithm: str, part: Fabric, exchange: int, stride: int) -> str | None:
         """Return the reason that a collective cannot run level by level over ``part``, a fabric of parts whose ranks
-        lie ``stride`` apart: some phase has no algorithm on its part, or ``exchange`` is not 0, as coded sums need one
-        schedule. None where the parts carry it one after the other."""
+        lie ``stride`` apart: the kind cannot be composed of phases on parts, some phase has no algorithm on its part,
+        or ``exchange`` is not 0, as coded sums need one schedule. None where the parts carry it one after the other."""
         if exchange:
             return "coded sums travel along one schedule, and the parts of this fabric have one each"
         try:
@@ -364,8 +364,9 @@ class GroupPrices(Pricing):
         """Return the reason that an algorithm which accepts this kind of collective fails to build or to prove it on
         ``part``; None where it does not fail. Cached.
 
-        Prices collectives of no bytes, 4 KiB, 128 and 256 GiB, coded ones too, which builds and verifies the schedules;
-        among more than 128 ranks their rows are dropped again.
+        Prices collectives of no bytes, 4 KiB, 128 and 256 GiB, for kinds that carry gradients also coded by each method
+        that sends along schedules, which builds and verifies the schedules; among more than 128 ranks their rows are
+        dropped again.
 
         Raises:
             BoundError: a cost lies below its lower bound.

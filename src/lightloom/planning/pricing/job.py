@@ -463,7 +463,7 @@ class Job:
     @property
     def tensor_degree(self) -> int:
         """Number that every tensor degree must divide: of convolutional networks the number of ranks where neurons may
-        be split, else 1; of other models the one that their operators allow."""
+        be split (on a mesh), else 1; of other models the one that their operators allow."""
         degree = self.fabric.ranks if self.splits_neurons else 1
         return degree if self.model.split.of_neurons else self.model.split.degree
 
@@ -518,7 +518,8 @@ class Job:
         """Return the plan of a strategy that is data parallelism alone, with its exchanges.
 
         Where the strategy's exchange method waits for the whole backward pass, all exchanges become a single one after
-        it; otherwise they do not depend on the method.
+        it, named ``exchange``, of the kind of the last and the bytes of all; otherwise they do not depend on the
+        method.
         """
         plan = self.model.data_parallel_plan(strategy)
         if not plan.exchanges or not self.blocks(np.array(strategy.exchange)):
@@ -574,7 +575,8 @@ class Job:
 
 def sent_ratio(training: TrainingSettings, ratio: Floats) -> Floats:
     """Return the compression ratio in bytes of gradients at the job's own number format for each byte sent, from
-    ``ratio`` in bytes of float32 for each byte sent, in its shape; a ratio of exactly 1 means no codec and stays 1."""
+    ``ratio`` in bytes of float32 for each byte sent, in its shape: ``ratio`` times ``gradient_bytes`` of the settings
+    over 4; a ratio of exactly 1 means no codec and stays 1."""
     return np.where(ratio == 1, 1.0, ratio * training.gradient_bytes / VALUE_BYTES)
 
 
