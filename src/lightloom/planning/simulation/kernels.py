@@ -25,14 +25,16 @@ START, PASSES, LEAD, LAST, GRADIENTS, TAIL, WAITS_FOR_SEND, EXCHANGE, TIED = ran
 def play(
     passes: Floats, send: Floats, reduction: Floats, gather: Floats, closing: Floats, turns: Floats, micro_batches: int
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """Play the 1F1B passes of all stages, and return five arrays [stages]: the second at which each stage ends, and its
-    seconds of waiting for sends, of waiting for other stages, of gradient exchanges that outlast its passes, and of
-    waiting for a circuit switch that is set anew.
+    """Play the 1F1B passes of all stages, and return five arrays [stages]: the second, from the start of the step, at
+    which each stage has updated its parameters, and its seconds until then of waiting for inputs that are under way, of
+    waiting for other stages, of the gradient exchanges of ``reduction`` that outlast its passes, and of waiting for a
+    circuit switch that is set anew. The sends of a stage to another one follow each other.
 
     Args:
         passes: seconds of a pass by direction (forward 0), by whether it is that of the last micro-batch, and by chunk:
             [2, 2, chunks]. Chunk c belongs to stage c mod stages.
-        send: seconds from the chunk before a chunk, or back to it, by whether the micro-batch is the last: [2, chunks].
+        send: seconds from the chunk before a chunk, or back to it, by whether the micro-batch is the last: [2, chunks];
+            nothing is sent to or from before the first chunk.
         reduction: of the gradients of each chunk, seconds before the end of its last backward pass from which they are
             exchanged, of the exchange from then on, and of that after the pass: [3, chunks].
         gather: seconds before the first pass of a stage: [stages].
@@ -109,9 +111,9 @@ def play(
 
 @njit_cached
 def _inputs(chunks: int, micro_batches: int) -> tuple[Floats, Floats]:
-    """Return two arrays [direction, chunk, micro-batch] before any pass has run: when the input of each pass has left
-    its source (0), and when it has arrived: infinity, but 0 for forward passes of the first chunk and backward passes
-    of the last one, which wait for nobody."""
+    """Return two arrays [direction, chunk, micro-batch] of seconds as they are before any pass has run: when the input
+    of each pass left its source, all 0, and when it arrived, infinity, but 0 for the forward passes of the first chunk
+    and the backward passes of the last one, which wait for nobody."""
     left = np.zeros((2, chunks, micro_batches))
     arrived = np.full((2, chunks, micro_batches), np.inf)
     arrived[FORWARD, 0] = 0.0
@@ -128,12 +130,15 @@ def _exchange_gradients(
 
     Args:
         network: the same two ends of the exchanges before, on this stage.
-        times: begin and end of the chunk's last backward pass, and the end of what else holds planes.
+        times: begin and end of the chunk's last backward pass, and the second from which its planes can be set anew
+            for the exchange after it: when the pass exchanges nothing within its groups any more and, where that counts
+            (``waits_for_send``), the stage's last send has ended.
         reduction: seconds before the end of the pass from which gradients are exchanged, seconds of that exchange, and
             of the one after the pass: [3].
         turns: seconds of the turns of the stage's planes, in the order of the fields of ``SwitchTurns``, of which
             ``last``, ``gradients`` and ``waits_for_send`` count here: [10].
-        alone: True when the stage has no other chunk; gradients of interleaved chunks have planes of their own.
+        alone: True when the stage has no other chunk; else gradients have planes of their own, which need not be set
+            anew for the exchange after the pass.
     """
     begin, pass_end, gone = times
     ready = pass_end - reduction[0]
@@ -147,7 +152,8 @@ def _exchange_gradients(
 @njit_without_arrays
 def _sum_tied_tables(ends: Floats, waiting: Floats, turning: Floats, seconds: Floats, turn: Floats) -> None:
     """Let the stages that hold copies of tied tables (those with ``seconds``) add up gradients together, once the
-    circuits of all of them are set: ``ends``, ``waiting`` and ``turning`` are changed in place.
+    circuits of all of them are set: ``ends``, ``waiting`` and ``turning`` are changed in place, those of all other
+    stages left as they are.
 
     All arrays are [stages], in seconds: ends of the stages, their waiting for others and for turns so far, the duration
     of the sum, and that of the turn before it.
@@ -196,9 +202,13 @@ def _pass(number: int, stage: int, stages: int, total: int, virtual_stages: int)
 
 @njit_without_arrays
 def push(state: State, queue: int, key: float, item: int) -> None:
-    """Insert an item into a queue of the state, a binary heap ordered by key, then by item, in place. ``queue`` is the
-    number of a device or, behind all devices and pipes, 0 more for ends of computing and arrivals, 1 more for ends of
-    hops, 2 more for pipes that can send; the queues of pipes are no heaps."""
+    """Insert an item into a queue of the state, a binary heap ordered by key, then by item, in place; its rows must
+    have room.
+
+    Of d devices and p pipes, ``queue`` 0 to d - 1 are the devices' nodes that are ready (key: the node), d + p the ends
+    of computing and arrivals (key: seconds; item: the node), d + p + 1 the ends of hops (seconds; the pipe, d more than
+    its number), and d + p + 2 the pipes that can send (seconds since when; the pipe's turn). The queues between, of the
+    pipes, are no heaps and not for this function."""
     base, at = state.first_row[queue], state.size[queue]
     state.size[queue] += 1
     while at > 0:
@@ -254,7 +264,8 @@ def parcels(parent_start: Ints, parent: Int32s, content: Ints, device: Ints, dev
     content are sent once.
 
     Returns three arrays: the parcel of every edge (-1 where both ends are on one device), the sub-operator that reads
-    every edge, and for every parcel the first edge that it stands for.
+    every edge, and for every parcel the first edge that it stands for. Parcels are numbered in the order of the
+    sub-operators that they leave, then of their first edges.
 
     Args:
         parent_start: the edges to sub-operator x are rows ``parent_start[x]`` to ``parent_start[x + 1]``:
@@ -500,15 +511,16 @@ def run_holds(
     dark reconfiguration, up to ``holds.most`` or as long as ``cuts`` has room for the hops that the end of a hold cuts
     off.
 
-    Returns the moment in seconds, the number of holds begun since the step's start, the number of cuts noted, and
-    whether all is done.
+    Returns the moment reached in seconds (the end of the hold, or of its dark beginning, in which the last node ended,
+    not that node's end), the number of holds begun since the step's start, the number of cuts noted, and whether all is
+    done. False with fewer than ``holds.most`` begun says that ``cuts`` had fewer rows left than there are pipes.
 
     Args:
         nodes, ports: the work of the step.
         state: the step's state, changed in place.
         devices: number of devices; larger resources are pipes.
         now: the moment until which the step has run, in seconds.
-        holds: rates and lengths of the holds that come round.
+        holds: rates and lengths of the holds that come round; ``most`` counts from the step's start.
         first: number of the next hold, counted from the step's start.
         cuts: receives the stretches that the ends of holds cut off, from its first row on.
     """

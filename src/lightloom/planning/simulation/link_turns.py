@@ -64,18 +64,20 @@ class Pass:
     """Links that the pass and the exchanges load; None where exchanges share none."""
 
     def prolonged(self, part: Floats | float, exchanging: Floats) -> Floats:
-        """Return the seconds by which exchanges prolong the part of the pass with which they begin: [rows, chunks].
+        """Return the seconds by which exchanges prolong the part of the pass with which they begin: [rows, chunks], the
+        larger of what outlasts the part and of the share of the arithmetic that they take meanwhile.
 
-        ``part`` is the share of the pass, 0 to 1, in the shape of the pass or as one number; ``exchanging``
-        [rows, chunks] is the seconds of the exchanges alone.
+        ``part`` is the share of the pass beside which they run, 0 to 1, in the shape of the pass or as one number;
+        ``exchanging`` [rows, chunks] is the seconds of the exchanges if they had the links to themselves.
         """
         return waiting(part * self.seconds, self.exchanged(part, exchanging), self.share)
 
     def exchanged(self, part: Floats | float, exchanging: Floats) -> Floats:
         """Return the seconds in which exchanges are under way that begin with a part of the pass and take
-        ``exchanging`` seconds alone, longer where the pass loads the same links: [rows, chunks].
+        ``exchanging`` seconds alone, longer where the pass loads the same links, 0 where they take none:
+        [rows, chunks].
 
-        ``part`` is the share of the pass, 0 to 1, in the shape of the pass or as one number.
+        ``part`` is the share of the pass beside which they run, 0 to 1, in the shape of the pass or as one number.
         """
         if self.links is None:
             return exchanging
@@ -106,8 +108,8 @@ class LinkTurns:
     def pass_of(
         self, rows: Strategies, seconds: Floats, share: float, within: Sequence[Floats], beside: Sequence[Groups]
     ) -> Pass:
-        """Return passes with the links that they load; without any where exchanges share no links on this fabric, or
-        nothing is exchanged within the passes.
+        """Return passes with the links that they load; with ``links`` None where exchanges share no links on this
+        fabric, or nothing is exchanged within the passes.
 
         Args:
             rows: strategies.
@@ -115,7 +117,8 @@ class LinkTurns:
             share: share of the arithmetic that exchanges take from computing beside them.
             within: seconds of a pass in which tensor, expert and context groups exchange, in this order, each
                 [rows, chunks].
-            beside: groups of the exchanges beside the pass, of which the one that loads a link most counts.
+            beside: groups of the exchanges beside the pass, one or more, of which the one that loads a link most
+                counts.
         """
         if self._apart or not any(part.any() for part in within):
             return Pass(seconds, share)
@@ -190,9 +193,9 @@ def _passed(fabric: derived.Geometry) -> dict[tuple[int, int], list[tuple[int, l
 
 
 def _neighbour_transfers(fabric: Fabric, ranks: int, stride: int) -> list[tuple[int, list[Int32s]]]:
-    """Return for each axis of a group its size, and for both ways around it how many transfers between neighbours pass
-    each link, all groups of ``ranks`` at a ``stride`` together: [link]; an empty list for groups of one rank, and those
-    that the fabric cannot form."""
+    """Return for each axis of a group, innermost first (a group without axes is one ring), its size, and for both ways
+    around it, upwards first, how many transfers between neighbours pass each link, all groups of ``ranks`` at a
+    ``stride`` together: [link]; an empty list for groups of one rank, and those that the fabric cannot form."""
     part = fabric if ranks == fabric.ranks else fabric.group(ranks, stride) if ranks > 1 else None
     if part is None:
         return []

@@ -71,14 +71,15 @@ class StageTimes:
 
     @property
     def passes(self) -> Floats:
-        """Seconds of whole passes, with the exchanges, rings and gathers that they wait for, forward first and backward
-        second: [2, ..., chunks]."""
+        """Seconds of whole passes, with the exchanges, rings and gathers that they wait for, but without what the
+        gradients' exchange beside the last one adds, forward first and backward second: [2, ..., chunks]."""
         computed_forward = self.forward + self.forward_ring + self.forward_exchange
         return np.stack([self.forward_gather + computed_forward, self.backward_gather + self.computed_backward])
 
     @property
     def computed_backward(self) -> Floats:
-        """Seconds of backward passes without what they wait for of sharded parameters: [..., chunks]."""
+        """Seconds of backward passes, computing, rings and exchanges, but not what they wait for of sharded parameters
+        (``backward_gather``): [..., chunks]."""
         return self.backward + self.backward_ring + self.backward_exchange
 
     def row(self, index: int) -> Self:
@@ -154,9 +155,9 @@ class PipelinedStep:
 
     @cached_property
     def _played(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """When each stage ends, and the seconds that it waits for sends, waits for other stages, exchanges gradients
-        after its passes and waits for turns of a switch until then: five arrays [stages]; compiled, equal to running
-        the tasks of :func:`lower_pipelined`."""
+        """Five arrays [stages], in seconds: when each stage has updated its parameters, and how long until then it
+        waits for sends, waits for other stages, exchanges gradients of chunks (early and late) after its passes, and
+        waits for turns of a switch; compiled, equal to running the tasks of :func:`lower_pipelined`."""
         times, last, slowed = self.times, self.last or self.times, self.slowed
         turns = self.turns or SwitchTurns.none(len(times.gather))
         played: tuple[Floats, Floats, Floats, Floats, Floats] = play(
@@ -172,7 +173,8 @@ class PipelinedStep:
 
     def pass_seconds(self, name: str) -> Floats:
         """Return the seconds that all passes of each stage spend on a field of :class:`StageTimes` that has chunks,
-        given by name, such as ``forward_exchange``: [stages], over all micro-batches of the step."""
+        given by name, such as ``forward_exchange``: [stages], over all micro-batches of the step and all chunks of the
+        stage."""
         chunks = (self.micro_batches - 1) * getattr(self.times, name) + getattr(self.last or self.times, name)
         stage: Floats = chunks.reshape(-1, len(self.times.gather)).sum(axis=0)
         return stage
@@ -180,7 +182,7 @@ class PipelinedStep:
     @property
     def transmission(self) -> float:
         """Seconds of all tasks that transmit, hidden or not, summed over all stages, as ``Timeline.busy_time`` counts
-        them; sends count forward and back."""
+        them; sends count forward and back, turns of a switch not at all."""
         kinds = ("exchange", "ring", "gather")
         passes = [f"{direction}_{kind}" for direction in ("forward", "backward") for kind in kinds] + ["send", "send"]
         within = sum(float(self.pass_seconds(name).sum()) for name in passes)
@@ -297,8 +299,8 @@ class _StageTasks:
         return self._task(name, resource, "transmission", seconds, *after, part=part, column=column)
 
     def close(self) -> None:
-        """Add the sums over tied tables, the update of each stage, and the turns of the switch beside it; all stages
-        must have been added."""
+        """Add the sums over tied tables, the update of each stage, and the turns of the switch before the sums and
+        beside the updates; all stages must have been added."""
         tied = self._times.tied
         for stage, ends in enumerate(self._last):
             turn = self._turn(stage, "for tied tables", self._turns.tied, *ends)

@@ -203,7 +203,7 @@ class _WorkNodes:
 
         Args:
             owned: node at which the gradients that each sub-operator owns are complete: [n].
-            settings: sizes of the buckets.
+            settings: bytes of a bucket, ``bucket_size``, and of the first one of a device, ``first_bucket_size``.
             ratio: bytes of gradients for each byte that is sent.
         """
         reduced, groups = owned.copy(), self._plan.groups
@@ -249,7 +249,8 @@ class _WorkNodes:
         directions.
 
         Inwards, to its owner, a share passes a pair of neighbours from the side on which the owner is not; outwards
-        from the side on which it is.
+        from the side on which it is. So a message has the bytes of the pair's gradients times the share of the
+        operator's parameters that the parts on its destination's side own, outwards on its source's side.
 
         Args:
             kind: kind of the messages.
@@ -342,8 +343,9 @@ def _followers(before: Ints, after: Ints, size: int) -> tuple[Ints, Int32s]:
 
 def _buckets(plan: HybridPlan, order: Ints, settings: TrainingSettings) -> list[Ints]:
     """Return the sub-operators of each gradient bucket as one array, device after device, each in backward order and
-    cut into buckets of the settings' sizes (the first one of a device has its own); sub-operators without parameters
-    are in none. ``order`` is that of the forward passes."""
+    cut into buckets, each closed by the sub-operator with which its gradients reach the settings' size in bytes (the
+    first one of a device has its own, if that is smaller); sub-operators without parameters are in none. ``order`` is
+    that of the forward passes."""
     gradients = plan.balanced.parameters * float(plan.balanced.gradient_bytes)
     backward_order = order[::-1]
     backward_order = backward_order[gradients[backward_order] > 0]
@@ -359,9 +361,9 @@ MOST_TRANSFERS: Effort = 100_000
 
 
 def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, run: PlacedRun) -> Timeline:
-    """Return every pass, transfer and reconfiguration of a group in one run of a placed step as intervals on devices,
-    circuits and micro-rings; a transfer that ran into the dark has several. Beyond :data:`MOST_TRANSFERS` (100,000)
-    transfers, back-to-back ones of a port are one interval."""
+    """Return every pass, update, transfer and reconfiguration of a group in one run of a placed step as intervals on
+    devices, circuits (ports where pipes share these) and the resource "micro-rings"; a transfer that ran into the dark
+    has several. Beyond :data:`MOST_TRANSFERS` (100,000) transfers, back-to-back ones of a port are one interval."""
     holds = [
         Interval(resource="micro-rings", category="reconfiguration", name=f"hold {hold}", start=start, end=end)
         for hold, (start, end) in enumerate(run.dark_periods.tolist())
@@ -372,7 +374,8 @@ def placed_timeline(plan: HybridPlan, circuits: GroupCircuits, run: PlacedRun) -
 
 def _computing(plan: HybridPlan, work: PlacedWork, state: State) -> list[Interval]:
     """Return the intervals in which devices compute: each sub-operator's two passes (categories "forward" and
-    "backward"), and updates that take time ("update"), on resources "device 0" and so on."""
+    "backward"), named by its label and category, and updates that take time ("update"), on resources "device 0" and so
+    on."""
     balanced, device = plan.balanced, plan.placement.device
     label = [balanced.label(x) for x in range(balanced.size)]
     start, end = state.start, state.end
@@ -557,7 +560,7 @@ class PlacedRun:
     @property
     def stretches(self) -> Stretches:
         """All stretches in which hops have sent: those that a dark period or a new grant cut off, in the order of time,
-        and then the last one of each hop."""
+        and then the last one of each hop that has ended, in the order of nodes."""
         nodes, state = self.work.nodes, self.state
         hops = np.flatnonzero(nodes.pipe >= 0)
         sent = hops[state.end[hops] > state.piece[hops]]
@@ -671,9 +674,9 @@ def simulate_placed(
         accelerator: what a device computes on; it times the update.
         settings: sizes of buckets and of the optimizer's traffic.
         compression_ratio: bytes of a gradient for each byte sent between groups.
-        regrant: grants every hold but the first from what waits when the counters are read, the controller's latency
-            before the hold before ends; the first from all that the step sends. See ``circuits.group.regrants``. None
-            for circuits that are planned before the step.
+        regrant: takes bytes [pipe] and returns bytes per second [pipe]. It grants every hold but the first from what
+            waits when the counters are read, the controller's latency before the hold before ends; the first from all
+            that the step sends. See ``circuits.group.regrants``. None for circuits that are planned before the step.
         accumulates: True for the passes of a micro-batch that neither exchanges parameter gradients nor updates.
 
     Raises:

@@ -56,7 +56,8 @@ def verify_switching(
     timeline: Timeline, owners: Owners, reconfiguration_time: float, bandwidth: float, demands: Mapping[str, float]
 ) -> None:
     """Prove that the circuits of a step can follow it: planes carry one transmission at a time, of the axis that holds
-    them, turn long enough and are at the end as at the beginning, and all bytes fit and are sent. For a switch that
+    them, turn long enough and are at the end as at the beginning (to 0.001 of a turn), and all bytes fit and are sent
+    (to one millionth). For a switch that
     turns in no time (``reconfiguration_time`` 0) it is not checked which axis holds a plane.
 
     Args:
@@ -103,10 +104,11 @@ def _turn(interval: Interval, state: dict[tuple[int, int], _Plane], seconds: flo
     """Turn the planes that an interval names (``planes``, numbers by axis, in its details) at its one stage to these
     axes, in ``state`` by stage and plane; what one interval leaves of a turn a later one may finish.
 
-    ``seconds`` is the duration of a whole turn, ``slack`` the seconds by which moments may differ from rounding.
+    ``seconds`` is the duration of a whole turn (with 0, every earlier turn counts as complete), ``slack`` the seconds
+    by which moments may differ from rounding.
 
     Raises:
-        VerificationError: a plane still sends, or turns to another axis.
+        VerificationError: a plane still sends, or has not finished a turn to another axis.
     """
     (stage,) = interval.details["stages"]
     for axis, planes in interval.details["planes"].items():
