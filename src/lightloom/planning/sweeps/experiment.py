@@ -42,7 +42,8 @@ M = TypeVar("M", bound=Config)
 
 
 def _as_list(value: object) -> list[object]:
-    """Return the value as a list; ValueError for None and for an empty list."""
+    """Return a list as it is, and any other value as the only item of one; ValueError for None and for an empty
+    list."""
     if value is None or value == []:
         raise ValueError("expected a value, or a list of at least one")
     return value if isinstance(value, list) else [value]
@@ -96,8 +97,8 @@ class CollectiveBlock(Block):
 
     @model_validator(mode="after")
     def _complete(self) -> CollectiveBlock:
-        """Return the block; ValueError where fabric or cluster, ranks of a fabric, or sizes are missing, or where
-        ``set`` is ambiguous."""
+        """Return the block; ValueError where it has neither a fabric nor a cluster, a fabric without ranks, no sizes,
+        or ``set`` together with both a fabric and a cluster, whose fields it could each name."""
         if not self.fabric and not self.cluster:
             raise ValueError("expected 'fabric' or 'cluster'")
         if self.fabric and not self.ranks:
@@ -230,8 +231,8 @@ class SweepSite:
 
     @classmethod
     def of(cls, name: str, ranks: int, settings: str, place: Fabric | Cluster | None, why: str = "") -> SweepSite:
-        """Return a site with a hash of everything given: its name, ranks, settings in words, the fabric or cluster, and
-        ``why`` it cannot be built where ``place`` is None."""
+        """Return a site with a hash of everything given: its name, ranks, settings in words (``field=value, ...``), the
+        fabric or cluster, and ``why`` it cannot be built where ``place`` is None."""
         description = place.to_json() if isinstance(place, Cluster) else place and place.model_dump(mode="json")
         content = content_hash([name, ranks, settings, description, why])
         return cls(name=name, ranks=ranks, settings=settings, place=place, why=why, content=content)
@@ -268,7 +269,8 @@ class _SitePoint:
 
     @property
     def key(self) -> str:
-        """Hash of the code and of everything that the point's result depends on: points of one key have one result."""
+        """Hash, 16 hexadecimal digits, of the code and of everything that the point's result depends on: points of one
+        key have one result."""
         return content_hash([code_version(), self.site.content, self.workload_content, self.columns()])
 
 
@@ -437,8 +439,9 @@ def _sites(block: Block, fabrics: tuple[str, ...], folder: Path) -> list[SweepSi
 
 
 def _workload(spec: str, folder: Path) -> tuple[str, str]:
-    """Return the name by which to load a model, with the path of a file resolved relative to ``folder``, and the hash
-    of its file, so that a changed file is computed again; the hash is empty for the zoo and plug-ins.
+    """Return the name by which to load a model ``spec`` (``FILE.py:FACTORY``, ``MODULE:FACTORY`` or a name), with the
+    path of a file resolved relative to ``folder``, and the hash of its file or module, so that a changed file is
+    computed again; the hash is empty for the zoo and plug-ins.
 
     Raises:
         UnknownNameError: ``spec`` has no file or module and names no model of the zoo or a plug-in.

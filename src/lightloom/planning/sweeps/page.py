@@ -52,12 +52,13 @@ class Contest:
 
     @property
     def winner(self) -> Row:
-        """Row with the shortest time; of equal ones the first by name."""
+        """Row with the shortest time; of times equal but for rounding (a relative 1e-9) the first by name, the
+        algorithm's or ``STRATEGY with ALGORITHM``."""
         return self.ranking[0]
 
     @property
     def equals(self) -> int:
-        """Number of other rows that are as fast as the winner."""
+        """Number of other rows that are as fast as the winner, but for rounding (a relative 1e-9)."""
         return sum(_as_fast(row, self.winner["time_s"]) for row in self.ranking) - 1
 
     @property
@@ -77,7 +78,8 @@ class Contest:
 
     @property
     def times_as_long(self) -> str:
-        """Time of the fastest slower row over that of the winner, as text; a dash where there is none."""
+        """Time of the fastest slower row over that of the winner as text, such as ``1.25×``; a dash where there is no
+        such row or the winner takes no time."""
         best = self.winner["time_s"]
         return "–" if self.next is None else format_ratio(self.next["time_s"] / best if best else None)
 
@@ -95,7 +97,8 @@ class Contest:
 
     @property
     def place(self) -> str:
-        """Fabric or cluster, number of ranks, settings and, of plans, batch of a rank, tokens and overlap, in words."""
+        """Fabric or cluster, number of ranks, settings and, of plans, batch of a rank, tokens of a sequence where they
+        are stated, and "no overlap" where there is none, in words: ``pod, 64 ranks, batch 8, 2048 tokens``."""
         row = self.winner
         words = [f"{row['site']}, {row['ranks']} ranks", row["settings"]]
         if row["what"] == "plan":
@@ -107,7 +110,8 @@ class Contest:
 
 def contests(rows: Iterable[Row], what: str) -> list[Contest]:
     """Return the contests among finished rows of a kind (``what`` is "collective" or "plan"), in the order of their
-    first rows: rows with equal columns but strategy, algorithm and results are rivals."""
+    first rows: rows with equal columns but strategy, algorithm and results are rivals. Rows of the other kind, and
+    refused and failed ones, are left out."""
     finished = (row for row in rows if row["what"] == what and row["status"] == DONE)
 
     def ranked(rivals: list[Row]) -> Contest:
@@ -119,7 +123,7 @@ def contests(rows: Iterable[Row], what: str) -> list[Contest]:
 
 
 def _as_fast(row: Row, best: float) -> bool:
-    """Return True where a row's time is at most ``best`` seconds, but for rounding."""
+    """Return True where a row's time is at most ``best`` seconds, but for rounding (a relative 1e-9)."""
     return bool(row["time_s"] <= best * (1 + _ROUNDING))
 
 
@@ -147,8 +151,8 @@ _TABLE_ROWS = 200
 
 
 def wins(group: Sequence[Contest], title: str) -> Table:
-    """Return a table with a row for each entrant that is fastest in some contest: how often it is, equally fast ones
-    included, and how often it alone is; the most frequent first."""
+    """Return a table with a row for each entrant that is fastest in some contest, the most frequent first. Its columns
+    are algorithm (of plans with the strategy), times fastest, with equally fast ones, and alone."""
     alone = Counter(entrant(contest.winner) for contest in group if not contest.equals)
     rows = tuple((name, f"{count:,}", f"{alone[name]:,}") for name, count in fastest(group).most_common())
     return Table(title=title, columns=("algorithm", "times fastest", "alone"), rows=rows)
@@ -176,13 +180,13 @@ def plan_table(plans: Sequence[Contest]) -> Table:
 
 def _contests_table(title: str, columns: str, contests: Sequence[Contest]) -> Table:
     """Return a table with a row for each contest, the first 200. ``columns`` is "heading: format | ...", where a format
-    names attributes of :class:`Contest`."""
+    names attributes of :class:`Contest`, as in ``time: {winner[time_s]:time}``."""
     return table_of(title, cells(columns, contests[:_TABLE_ROWS]), _rows_left_out(contests))
 
 
 def reasons(rows: Iterable[Row]) -> Table:
-    """Return the table of statuses and reasons of rows that could not be computed, with the number of rows of each, the
-    most frequent first; at most 200."""
+    """Return the table of statuses and reasons of those rows that could not be computed, with the number of rows of
+    each, the most frequent first; at most 200. Its columns are points (that number), status and why."""
     counts = Counter((row["status"], row["why"]) for row in rows if row["status"] != DONE).most_common()
     shown = tuple((f"{count:,}", *reason) for reason, count in counts[:_TABLE_ROWS])
     return Table(title="Not computed", columns=("points", "status", "why"), rows=shown, caption=_rows_left_out(counts))
@@ -219,16 +223,17 @@ class Cell(NamedTuple):
 
 
 def colours_of(names: Sequence[str]) -> dict[str, Any]:
-    """Return a colour for each different name, by name; colours are given in the order in which names first occur."""
+    """Return a colour (sRGB values, 0 to 1) for each different name, by name: equally light hues at even distances
+    around the circle, in the order in which names first occur."""
     ordered = list(dict.fromkeys(names))
     return dict(zip(ordered, cyclic_colours(len(ordered)).tolist(), strict=True))
 
 
 @styled
 def winners_figure(cells: Sequence[Cell], colours: Colours) -> Figure:
-    """Return a figure of all cells as a grid, each in the colour of its winner; rows (downwards) and columns (left to
-    right) keep the order in which they first occur. Cells of grids of more than 32 rows or 10 columns are small and
-    have no words."""
+    """Return a figure of all cells as a grid, each in the colour of its winner and with its text; rows (downwards) and
+    columns (left to right) keep the order in which they first occur. Cells of grids of more than 32 rows or 10 columns
+    are small and have no text. A legend names the winners."""
     from matplotlib.patches import Patch, Rectangle
 
     rows = {row: place for place, row in enumerate(dict.fromkeys(cell.row for cell in cells))}
@@ -269,7 +274,7 @@ _TICKS = 4
 def curves_figure(places: Sequence[Sequence[Contest]], colours: Colours) -> Figure:
     """Return a figure with a panel for each place, time (upwards) over bytes (to the right), both logarithmic, a curve
     for each algorithm above the lower bound; algorithms without an entry in ``colours`` never win and are thin and
-    grey. ``places`` has the contests of each place."""
+    grey. ``places`` has the contests of each place, of one place or more; panels are titled by it."""
     from matplotlib.lines import Line2D
 
     across = min(_ACROSS, len(places))
@@ -409,8 +414,9 @@ def _scatter(
 
 
 def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
-    """Yield one picture of the algorithms by the ratios of their times to the lower bound for the smallest and for the
-    largest message of each place; nothing where no place has several sizes."""
+    """Yield one picture of the algorithms by the ratios of their times to the lower bound for the smallest message (to
+    the right) and for the largest (upwards) of each place; nothing where no place has several sizes. Algorithms without
+    one of the two ratios are left out."""
     points = []
     for _, place in grouped(group, "site", "ranks", "settings"):
         sizes = sorted(place, key=lambda contest: contest.winner["nbytes"])
@@ -424,7 +430,8 @@ def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) 
 
 def _plan_scatters(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
     """Yield, for each model, a picture of the plans by the seconds of a sample and by another objective: the dollars of
-    a sample where these are known of any plan, else its joules, else the bytes of memory."""
+    a sample where these are known of any plan, else its joules, else the bytes of memory. Plans of which the objective
+    is unknown are left out; the caption says how many are shown."""
     for (model,), contested in grouped(group, "model"):
         rows = [row for contest in contested for row in contest.ranking]
         column, words = next(each for each in _OBJECTIVES.items() if any(row.get(each[0]) for row in rows))
@@ -460,8 +467,9 @@ def _collective_pictures(collectives: Sequence[Contest]) -> Iterator[Picture]:
 
 
 def _size_cells(group: Sequence[Contest]) -> Iterator[Cell]:
-    """Yield the cells of a grid of winners with a row for each place; columns are sizes, ascending, in total bytes or
-    in bytes per rank, whichever are fewer."""
+    """Yield the cells of a grid of winners with a row for each place; columns are sizes, ascending, in bytes per rank
+    where these are fewer than those in total bytes, else in these. A cell's text is the time, and that over the lower
+    bound."""
     totals, shares = ({_message_size(contest, of_rank) for contest in group} for of_rank in (False, True))
     of_rank = len(shares) < len(totals)
     places = list(dict.fromkeys(contest.place for contest in group))
@@ -478,7 +486,8 @@ def _message_size(contest: Contest, of_rank: bool) -> float:
 
 
 def _curves(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
-    """Yield one picture of time over bytes at up to six places that have several sizes; nothing where no place has."""
+    """Yield one picture of time over bytes at those places that have several sizes, of more than six at six evenly
+    spaced ones; nothing where no place has."""
     by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
     shown = evenly_spaced(by_place, _PANELS)
     caption = "What every rank holds in the end (all-gather) or at the start (all others)."

@@ -36,7 +36,8 @@ KEY = b"lightloom.sweep"
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: Path, origin: Mapping[str, Any]) -> Path:
     """Write rows in their order as Parquet with :data:`COLUMNS`, and return the path; the file is complete or left as
-    it was. ``origin`` is written as JSON into the file's metadata; columns that a row lacks are null.
+    it was. ``origin`` is written as JSON into the file's metadata; columns that a row lacks are null, and keys that are
+    no column are left out.
 
     Raises:
         ConfigError: the place cannot be written to.
@@ -92,7 +93,8 @@ def sweep(
         folder: where rows and results lie; made where there is none.
         workers: that compute.
         advance: called with the number of rows that are finished since the last call, first those of an earlier run.
-        tell: called with all finished rows whenever there are more.
+            Refused and failed rows are finished too, and not computed again.
+        tell: called with all finished rows of the folder whenever there are more.
 
     Raises:
         SearchStopped: Ctrl-C, with the rows that are finished; the folder keeps them, and no Parquet file is written.

@@ -46,7 +46,7 @@ class TrafficJob:
     @property
     def ranks_text(self) -> str:
         """The ranks in a few characters: ``0-31``, ``0-62/2`` for every second one, or, at uneven distances, the first
-        six and ``...`` for more."""
+        six, as ``0, 1, 5``, and ``...`` for more."""
         first, last, count = self.ranks[0], self.ranks[-1], len(self.ranks)
         step = (last - first) // (count - 1) if count > 1 else 1
         if step > 0 and self.ranks == tuple(range(first, last + 1, step)):
@@ -59,8 +59,8 @@ class TrafficJob:
         ``gpt2-355m@0-31:tp=4``.
 
         RANKS are ``first-last`` or ``first-last/step``, in ascending order; lists of ranks are refused. Underscores in
-        names of options are read as hyphens; the option ``name`` becomes the job's name. Neither the model nor the
-        options are looked up.
+        names of options are read as hyphens, and values are kept as text; the option ``name`` becomes the job's name.
+        Neither the model nor the options are looked up.
 
         Raises:
             ConfigError: the text is not of this form, or the last rank is not above the first.
@@ -126,8 +126,8 @@ def check_jobs(jobs: Sequence[TrafficJob], ranks: int) -> None:
 def job_fabric(job: TrafficJob, fabric: Fabric, channels: int | None = None) -> Fabric:
     """Return the fabric of a job's ranks, as a part of ``fabric``.
 
-    On packet links it is the ranks on the links of the whole fabric; on circuits, links with ``channels`` channels
-    (wavelengths or planes) of the whole, None for all of them.
+    On packet links it is the ranks on the links of the whole fabric, and ``channels`` is ignored; on circuits, links
+    with ``channels`` channels (wavelengths or planes) of the whole, None for all of them.
 
     Raises:
         ConfigError: ranks of a ring that do not lie at even distances.
@@ -239,8 +239,8 @@ class Exchange(NamedTuple):
 
 def link_load(schedule: Schedule, fabric: Fabric) -> tuple[Floats, Floats]:
     """Return the seconds in which each link of a packet fabric carries the bytes of a schedule, and how many flows
-    (pairs of ranks) cross the link at a time meanwhile, on average over its chunks: [link] each; 0 for links that carry
-    nothing."""
+    (pairs of ranks) cross the link in one step, on average over the chunks that it carries: [link] each; 0 for links
+    that carry nothing."""
     piece = schedule.first_piece().unfolded(fabric.fibre_channels)
     pieces = 1 if schedule.pipeline is None else schedule.pipeline.pieces
     chunks, weighted = np.zeros((2, fabric.links))

@@ -63,7 +63,8 @@ def verify_jobs(works: Sequence[Work], fabric: Fabric) -> Schedule:
     other, proved to be there at once: no wavelength is used twice on a link.
 
     Each job's parts are proved on its own fabric first. Jobs that meet hold one range of channels after the other, in
-    the order of ``works``, which are works on circuits.
+    the order of ``works``, which are works on circuits. The schedule's collective, an all-gather of 0 bytes, means
+    nothing.
 
     Raises:
         VerificationError: the first violation found.
@@ -345,7 +346,8 @@ def _on_packets(works: Sequence[Work]) -> list[JobTraffic]:
 
 def _shares(work: Work, slowdown: Mapping[str, float], seconds: float) -> Floats:
     """Return the share of a step of ``seconds`` in which each exchange of a job is under way, and last that in which
-    none is: [exchange + 1], which add up to 1. ``slowdown`` says how many times longer exchanges of each sort take."""
+    none is: [exchange + 1], which add up to 1; where the exchanges take longer than the step, all are cut down by one
+    factor. ``slowdown`` says how many times longer exchanges of each sort take."""
     busy = np.array([each.busy * slowdown[each.sort] for each in work.exchanges]) / (seconds or 1.0)
     busy = busy / max(float(busy.sum()), 1.0)
     return np.append(busy, max(1 - float(busy.sum()), 0.0))
@@ -355,10 +357,11 @@ def _mean_slowdowns(works: Sequence[Work], shares: Sequence[Floats]) -> list[dic
     """Return for each job how many times longer its exchanges take, by sort, on average over what the other jobs do at
     any time.
 
-    ``shares`` are those of each job (:func:`_shares`), taken as independent chances.
+    ``shares`` are those of each job (:func:`_shares`), taken as independent chances. A job has no entry for sorts that
+    it does not exchange.
 
     Raises:
-        ConfigError: the jobs have more than 4,096 states together.
+        ConfigError: the jobs have more than 4,096 states together, the product of their numbers of exchanges + 1.
     """
     if np.prod([len(each) for each in shares]) > _MOST_STATES:
         raise ConfigError(f"{len(works)} jobs have more than {_MOST_STATES} states together: expected fewer jobs")

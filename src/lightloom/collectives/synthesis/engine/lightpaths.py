@@ -89,8 +89,8 @@ class Transmissions(NamedTuple):
 
 
 def arrange(ranks: int, period: int, origin: Ints, target: Ints, path: Ints, queue: Ints) -> tuple[Lightpaths, Ints]:
-    """Return lightpaths without times from columns [tap], their taps ordered by the rank that sends, and the place of
-    each of these taps in the columns: [tap].
+    """Return lightpaths without times (``delay`` and ``busy`` are empty, to be set) from columns [tap], their taps
+    ordered by the rank that sends, and the place of each of these taps in the columns: [tap].
 
     Taps of one rank keep their order, both those that leave it and those that enter it; lightpaths and queues keep
     their numbers.

@@ -48,8 +48,8 @@ def gather_rows(forest: Forest) -> Rows:
     """Return the rows of an all-gather over trees, one for each reception from the roots of one period, rotated so that
     every sender is in the first period of ranks.
 
-    Chunks are numbered owner · pieces + piece. Each row has the queue and the seconds in which it is sent, and stores
-    what arrives.
+    Chunks are numbered owner · pieces + piece. Each row has the queue that sends it and the second at which its sending
+    begins, and stores what arrives.
     """
     paths, (pieces, _, ranks) = forest.paths, forest.tap.shape
     piece, root, rank = at = np.nonzero(forest.tap >= 0)

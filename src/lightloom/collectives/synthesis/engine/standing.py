@@ -72,8 +72,8 @@ def gather_over(
 
     Args:
         pieces: parts in which every share travels, with a tree each.
-        grown: trees for this size, if they have been grown; of a reduce-scatter over the reversed circuits. None: they
-            are grown here.
+        grown: trees for this size, if they have been grown: of a reduce-scatter over the reversed circuits, else over
+            the circuits as they are, to which an all-reduce grows those for its sums here. None: all are grown here.
         note: description for the notes; none where it is empty.
 
     Raises:
@@ -92,8 +92,8 @@ def gather_over(
 
 
 def busy_and_delay(fabric: Fabric, circuits: StandingCircuits, nbytes: float) -> tuple[Floats, Floats]:
-    """Return the seconds for which ``nbytes`` hold each circuit, and the seconds from the start until they arrive,
-    conversion and latency included: [circuit] each."""
+    """Return the seconds for which ``nbytes`` hold each circuit, sending and the overhead of a piece, and the seconds
+    from the start until they arrive, conversion and latency included: [circuit] each."""
     busy = nbytes / (circuits.width * fabric.channel_bandwidth).astype(np.float64) + fabric.piece_overhead
     return busy, busy + fabric.step_overhead + fabric.latency(circuits.source, circuits.destination, circuits.route)
 
@@ -110,7 +110,7 @@ def forest(circuits: StandingCircuits, busy: Floats, delay: Floats, pieces: int,
         pieces: parts of every rank's share, with a tree each.
 
     Raises:
-        UnsupportedError: the circuits do not join all ranks, or there would be too many transfers.
+        UnsupportedError: the circuits do not join all ranks, or pieces · ranks² is above 2^24 (16,777,216).
     """
     ranks, number = circuits.ranks, np.arange(len(circuits))
     if pieces * ranks * ranks > _LARGEST_TABLE:

@@ -204,8 +204,8 @@ class HubCircuits:
         """Return chords as levels above unit links on the channels that the chords leave; None where these circuits
         cannot be.
 
-        That is where the chords leave no channel, hubs of a level are not among those of the level below, or a chord is
-        not longer than those before it, or than a unit link.
+        That is where the chords leave no channel, hubs of a level are not among those of the level below, or a chord
+        has no wavelength, is not longer than those before it or than a unit link, or passes all hubs of its level.
 
         Args:
             channels: wavelengths of each link, each way.
@@ -294,7 +294,7 @@ def tour_colours(hubs: int, channels: int, skips: Sequence[int]) -> int | None:
     """Return the wavelengths that chords of all lengths in ``skips``, ascending, from every hub take together, each
     way.
 
-    None where ``channels`` do not suffice, there are no lengths, or a length is more than half of the hubs.
+    None where ``channels`` do not suffice, there are no lengths, one is below 1, or one is more than half of the hubs.
 
     One behind the other, the lengths of a tour repeat around the ring if their sum divides the hubs, or with a gap the
     next number that does. Tours that start at each of so many hubs carry every chord once.
@@ -319,7 +319,7 @@ def hub_ranks(ranks: int, hubs: int) -> Ints:
 def chord_text(hubs: int, skips: Sequence[int], width: int, ranks: int) -> str:
     """Return a description of chords for the note of a schedule: their lengths in ranks with up to four significant
     digits, where they start, and their width in wavelengths: "chords of 4 and 16 ranks start at every rank, 2
-    wavelengths wide".
+    wavelengths wide", or "start at each of 16 hubs".
 
     Where the one length is 1 it is "2 wavelengths of each link join neighbours".
 
