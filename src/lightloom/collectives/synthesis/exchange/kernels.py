@@ -56,7 +56,8 @@ def reach(share: int, most: int, reached: Ints) -> None:
 
     Args:
         share: most ranks behind one wavelength of a span.
-        reached: zeros, out: [wavelengths, depth in spans], each from 0.
+        reached: zeros on entry; then the ranks by wavelengths and by the most spans one after the other, each counted
+            from 0: [wavelengths, spans].
     """
     for left in range(1, reached.shape[0]):
         for depth in range(1, reached.shape[1]):
@@ -67,7 +68,8 @@ def reach(share: int, most: int, reached: Ints) -> None:
 
 @njit_cached
 def cheapest(first: Ints, length: Ints, price: Floats, sources: Ints, ranks: int, circuit: Int32s) -> float:
-    """Find the cheapest paths from the ranks ``sources``, of the first period, to all ranks.
+    """Find the cheapest paths from the ranks ``sources``, of the first period, to all ranks. Of equally cheap circuits
+    each source tries another one first.
 
     Args:
         first: where the circuits of a rank begin: [period + 1].
@@ -120,8 +122,8 @@ def choose(routes: Routes, trees: int, prices: Prices, load: Floats) -> None:
     Args:
         routes: the trees and what was chosen before, −1 for blocks without a path.
         trees: number of trees to choose from, the first ones.
-        prices: of circuits, by their delay and their load.
-        load: in and out, blocks that pass a circuit: [circuit].
+        prices: of circuits: delay + toll · ((load + weight) · busy)^4, where the load is without the block itself.
+        load: in and out, blocks that pass a circuit, ``prices.weight`` for each: [circuit].
     """
     ranks = routes.chosen.shape[1]
     for k in range(1, ranks):

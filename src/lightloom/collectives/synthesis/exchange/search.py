@@ -232,10 +232,11 @@ class Designs:
 
     @cached_property
     def hubs(self) -> list[int]:
-        """Numbers of hubs worth trying, 3 or more, ascending: those that divide the ranks and give a period of few
-        enough blocks.
+        """Numbers of hubs worth trying, 3 or more, ascending: those that divide the ranks and give a period of at most
+        ``most`` blocks.
 
-        Where these are four or fewer among at most 512 ranks, also some that do not divide the ranks.
+        Where these are four or fewer among at most 512 ranks, also those up to 47, and the ranks divided by 1 to 8 and
+        rounded down, which need not divide the ranks.
         """
         ranks = self._ranks
         even = [hubs for hubs in range(3, ranks + 1) if ranks % hubs == 0 and ranks // hubs * ranks <= self.most]
@@ -246,7 +247,8 @@ class Designs:
     def fits(self, wiring: Wiring) -> bool:
         """Return True when the ring has the wavelengths, hubs are nested, and blocks of one period are not too many.
 
-        Feeders must also reach half a gap between hubs, and no circuit pass more links than light reaches.
+        Chords must also have a width and reach at most half of their hubs, feeders be there unless every rank is a hub
+        and reach half a gap between hubs, and no circuit pass more links than light reaches.
         """
         ranks, hubs, feeder = self._ranks, wiring.hubs, wiring.feeder
         return (
@@ -315,7 +317,8 @@ class Designs:
                 yield Wiring(hubs, (Level(hubs, 1, more), longest), feeder)
 
     def complete(self) -> Iterator[Wiring]:
-        """Yield wirings with chords between all pairs of hubs, also opposite ones, and spans from hubs to all ranks.
+        """Yield wirings, which need not fit, with chords between all pairs of hubs, also opposite ones, and spans from
+        hubs to all ranks.
 
         There is at most one for each even number of hubs, and none for odd ones. Blocks make three hops. Wavelengths
         are shared between chords and spans so that neither carries a block much longer than the other.
@@ -368,9 +371,8 @@ class Designs:
         return None
 
     def _chords(self, hubs: int) -> Level | Tours | None:
-        """Return chords of any length between hubs or some of them, short ones more often; None without three hubs.
-
-        Their width is 1.
+        """Return random chords of width 1 between hubs or some of them, of any length up to half the ring, short ones
+        more often; None without three hubs.
         """
         coarser = [ratio for ratio in _COARSER if hubs % ratio == 0 and hubs // ratio >= 3]
         if not coarser:
@@ -441,7 +443,8 @@ class Designs:
     def _other_chords(self, wiring: Wiring, kind: int, i: int) -> Wiring:
         """Return the wiring with one of its chords a little longer or shorter, replaced, added or left out.
 
-        ``kind`` is 2 for another length, 3 to replace chords ``i``, 4 to add some, 5 to leave them out.
+        ``kind`` is 2 for another length of chords ``i``, 3 to replace them, 4 to add some before them, 5 to leave them
+        out. Where no new ones are found, 3 leaves them out and 4 changes nothing.
         """
         chords = list(wiring.chords)
         if kind == 2:
@@ -527,7 +530,7 @@ class ExchangeSearch:
         self._load: dict[Wiring, Floats] = {}
 
     def run(self, effort: float) -> tuple[Wiring, Plan]:
-        """Return the fastest wiring found, and its plan.
+        """Return the fastest wiring found, and its plan; unit links alone where nothing is faster.
 
         It tries the wirings with the shortest estimates on the blocks of some sources, then random changes of the best,
         and plans the leaders in full. The search ends early once a plan takes at most 1.003 times the lower bound.
@@ -664,7 +667,8 @@ class ExchangeSearch:
                     break
 
     def _join_all_hubs(self) -> None:
-        """Plan in full the two wirings with the shortest estimates that join all hubs; keep a plan that is faster."""
+        """Plan in full the two wirings with the shortest estimates that join all hubs, if their estimates are below the
+        time of the best plan; keep a plan that is faster."""
         seconds = {wiring: self._estimate(wiring) for wiring in self._designs.complete() if self._designs.fits(wiring)}
         for wiring in nsmallest(_COMPLETE, seconds, key=lambda wiring: seconds[wiring]):
             if seconds[wiring] < self._found[1].time:
