@@ -415,7 +415,7 @@ class MulticastSearch:
         """Return the least number of pieces with which a piece is sent in a tenth of a hop, since long paths take the
         time of a piece at every hop.
 
-        It is at most 16, and fewer where that many would take more than a small share of the effort to schedule.
+        It is at most 16, and fewer where that many would take more than 0.4 % of the effort, in receptions.
         """
         timing = self._task.timing
         sending = self._task.nbytes / (min(arc.width for arc in design.arcs) * timing.bandwidth)
@@ -428,7 +428,8 @@ class MulticastSearch:
         return self._best[0] <= NEAR * self._task.bound
 
     def _try(self, design: MulticastDesign) -> None:
-        """Grow the trees of a design that fits, and keep its seconds; infinite where it does not fit, or misses ranks.
+        """Grow the trees of a design that fits, and keep its seconds; infinite where it does not fit, has 2^22
+        receptions (:meth:`_cost`) or more, or misses ranks.
 
         A design that was tried before is not tried again.
         """
@@ -461,7 +462,7 @@ class MulticastSearch:
     def _walk(self, effort: int) -> None:
         """Try random steps away from the best designs of the eight fastest shapes, as hubs and spacings of all levels,
         until ``effort`` receptions are spent in all, the best takes at most a hundredth more than the bound, or 20,000
-        steps led to no design that is new and small enough."""
+        steps led to no design that is new and takes at most 2 % of the effort."""
         rng = np.random.default_rng(0)
         misses = 0
         while self._spent < effort and not self._content() and misses < _MOST_MISSES:

@@ -158,7 +158,7 @@ class Demands(NamedTuple):
 def _cheapest(links: Links, price: Floats, root: int, cost: Floats, entered: Ints) -> None:
     """Find the cheapest way from ``root`` to every rank: its price, ``cost`` [rank], infinite where no way leads, the
     sum of the ``price`` [circuit] of its circuits, and the circuit by which it enters the rank, ``entered`` [rank], −1
-    where no circuit leads there. Both are changed in place."""
+    at the root and where no way leads. Both are changed in place."""
     cost[:] = np.inf
     entered[:] = -1
     cost[root] = 0.0

@@ -99,7 +99,8 @@ _SWEEPS = 1
 
 def packed(collective: Collective, fabric: Fabric, pieces: int, hurry: float) -> Schedule:
     """Return a queued all-gather, reduce-scatter, all-reduce, broadcast or reduce over trees packed onto the links, not
-    yet verified.
+    yet verified. An all-reduce sums towards the roots over one set of trees, and copies away from them over another;
+    chunks are numbered root · pieces + piece.
 
     Args:
         fabric: packet links between ranks.
@@ -259,10 +260,10 @@ def steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sc
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield schedules without barriers, not yet verified: steps in pieces, straight all-to-alls, and packed trees.
 
-    The steps are those of the algorithm that :func:`_suited` names, in 1, 2, 4, ..., 32 pieces as long as rows are not
-    too many. An all-to-all straight from rank to rank has at most 4,096 rows. Trees are packed for a broadcast or a
-    reduce, and for other kinds but an all-to-all where ranks lie on one axis and no links between ranks join them all.
-    """
+    The steps are those of the algorithm that :func:`_suited` names, in 1, 2, 4, ..., 32 pieces as long as these make
+    at most 524,288 rows, or 65,536 where links join all ranks and a row crosses several of them. An all-to-all straight
+    from rank to rank has at most 4,096 rows. Trees are packed for a broadcast or a reduce, and for other kinds but an
+    all-to-all where ranks lie on one axis and no links between ranks join them all."""
     steps, joined = steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
     steps = None if steps is None else _folded(steps, fabric)
     if steps is not None:
@@ -332,7 +333,9 @@ def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     all data of a broadcast or a reduce, each number with both weights of a later arrival, 1 and 0.1.
 
     Of a broadcast or a reduce more trees are tried as long as they gain 3 %. Nothing is yielded for a group of ranks
-    whose sibling groups share its links, and no more where trees would choose among too many transfers.
+    whose sibling groups share its links, and no more where trees would choose among too many transfers: roots · trees ·
+    transfers of one tree (8 a rank where links join ranks, else as many as ranks) above 2^19, or 2^22 of a broadcast or
+    a reduce.
     """
     rooted, before = collective.kind in ROOTED, float("inf")
     roots, most = (1, _MOST_PACKED_ROOTED) if rooted else (fabric.ranks, _MOST_PACKED)

@@ -616,8 +616,8 @@ class ExchangeSearch:
         """Schedule the blocks of some sources over a wiring, and keep its seconds, and its busiest load by kind of
         chords.
 
-        Seconds are infinite where the wiring takes over 1.15 times the best trial by its paths or loads alone, or has
-        too many rows.
+        Seconds are infinite where the wiring takes over 1.15 times the best trial by its paths or loads alone, or would
+        have more than 8,000,000 rows.
         """
         self._seconds[wiring] = np.inf
         trial = plan(wiring, self._exchange, Trial(_TREES, self._sources, _HOPELESS * self._best))
@@ -732,7 +732,7 @@ def _in_pieces(problem: Exchange, wiring: Wiring, whole: Plan) -> tuple[int, Pla
 
 def exchange_schedule(collective: Collective, fabric: Fabric, planned: Plan, note: str = "") -> Schedule:
     """Return the queued all-to-all of a plan, not yet verified: the rows of one period of ranks, folded, on circuits
-    that stand throughout.
+    that stand throughout. Chunks are numbered (sender · ranks + receiver) · pieces + piece.
 
     ``note`` describes the circuits in the schedule's notes.
     """
@@ -753,7 +753,8 @@ def exchange_schedule(collective: Collective, fabric: Fabric, planned: Plan, not
 
 def _wiring_note(wiring: Wiring, ranks: int) -> str:
     """Return a description of a wiring, for the note of a schedule: each of its chords as :func:`chord_text` gives
-    them, and, with a feeder, "each of 8 hubs reaches the ranks around it within 3 hops over 2 wavelengths"."""
+    them, joined by "; ", and, with a feeder, "each of 8 hubs reaches the ranks around it within 3 hops over 2
+    wavelengths"."""
     parts = [chord_text(chords.hubs, chords.skips, chords.width, ranks) for chords in wiring.chords]
     if wiring.feeder is not None:
         parts.append(
