@@ -60,17 +60,19 @@ class Arc(NamedTuple):
 
     @property
     def links(self) -> int:
-        """Links that a lightpath passes."""
+        """Links that a lightpath passes: ``spacing · taps``."""
         return self.spacing * self.taps
 
     @property
     def offsets(self) -> list[int]:
-        """Ranks from the start to each tap, nearest first."""
+        """Ranks from the start to each tap (a rank that the lightpath serves), nearest first, those between
+        included."""
         middle = [(self.spacing - self.between + 1) // 2 + offset for offset in range(self.between)]
         return [k * self.spacing + offset for k in range(self.taps) for offset in (*middle, self.spacing)]
 
     def level(self, ranks: int) -> Level:
-        """Return chords from hub to hub as long as these lightpaths, rounded up to whole hubs, and as wide."""
+        """Return chords (lightpaths from hub to hub) on a ring of ``ranks`` that are as long as these lightpaths,
+        rounded up to whole hubs, and as wide: they take the same wavelengths."""
         return Level(self.hubs, -(-self.links * self.hubs // ranks), self.width)
 
 
@@ -116,7 +118,7 @@ class MulticastDesign(TreeRules):
 
 
 def make_multicast_trees(design: MulticastDesign, task: RingTask) -> RingTrees | None:
-    """Return the circuits of a design with the trees and times of an all-gather over them; None where lines do not
+    """Return the circuits of a design with the trees and times of an all-gather over them; None where these do not
     reach every rank.
 
     The design must be sound and fit the channels.

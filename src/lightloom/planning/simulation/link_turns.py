@@ -168,7 +168,8 @@ def link_shares(fabric: Fabric, ranks: int, stride: int, all_to_all: bool = Fals
     once around rings of each of their axes, both ways, load each link, 1 for the busiest: [link]; all 0 for groups of
     one rank, and those that the fabric cannot form.
 
-    ``all_to_all`` says that inner axes of a group leave all bytes for outer ones, where other collectives leave fewer.
+    ``all_to_all`` says that inner axes of a group leave all bytes for outer ones, where other collectives leave 1/s of
+    them behind an axis of s ranks.
     """
     seconds = np.zeros(fabric.links)
     known = _passed(fabric)

@@ -123,9 +123,9 @@ class PipelinedStep:
     def spent(self) -> Mapping[str, Floats]:
         """Seconds of the rank of each stage by use, each [stages]: ``compute_s``, ``tensor_and_expert_exchange_s``,
         ``context_exchange_s``, ``parameter_gather_s``, ``pipeline_send_s``, ``bubble_s``, ``gradient_exchange_s``,
-        ``switch_turn_s`` and ``update_s``. Of each stage they add up to the step: sends, gradient exchanges and turns
-        of the switch count as far as passes do not hide them, and the bubble is what a stage waits for others, until
-        the end of the step."""
+        ``switch_turn_s`` and ``update_s``. Computing is with what exchanges of gradients beside it take from it. Of
+        each stage they add up to the step: sends, gradient exchanges and turns of the switch count as far as passes do
+        not hide them, and the bubble is what a stage waits for others, until the end of the step."""
         times, slowed = self.times, self.slowed
         ends, sending, waiting, exchanging, turning = self._played
 
@@ -147,7 +147,8 @@ class PipelinedStep:
 
     def breakdown(self) -> dict[str, float]:
         """Return the seconds of a rank, the mean over all stages, as ``compute_s``, ``exposed_communication_s``,
-        ``exposed_reconfiguration_s`` and ``idle_s``, the parts of ``Timeline.breakdown``; they add up to the step."""
+        ``exposed_reconfiguration_s`` and ``idle_s``, the parts of ``Timeline.breakdown``; they add up to the step.
+        Updates count as computing, and waiting for other stages as idle."""
         parts = dict.fromkeys(("compute_s", "exposed_communication_s", "exposed_reconfiguration_s", "idle_s"), 0.0)
         for name, seconds in self.spent.items():
             parts[SPENT[name]] += float(seconds.mean())
@@ -271,8 +272,8 @@ class _StageTasks:
         return sent if self._turns.waits_for_send[stage] else None
 
     def _turn(self, stage: int, why: str, seconds: Floats, *after: int | None) -> int | None:
-        """Add a turn of the switch planes of a stage's ranks, after the tasks of ``after`` that are not None, and
-        return its place in the list; None where the turn takes no time.
+        """Add a turn of the switch planes of a stage's ranks (circuits set anew), after the tasks of ``after`` that are
+        not None, and return its place in the list; None where the turn takes no time.
 
         ``why`` ends its name; ``seconds`` [stages] is the turn's duration at each stage.
         """

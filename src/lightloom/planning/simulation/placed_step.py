@@ -134,7 +134,7 @@ def updated_parameters(plan: HybridPlan) -> Floats:
 
 def _shared(plan: HybridPlan) -> Ints:
     """Return the numbers of the sub-operators, ascending, that exchange gradients of copied parameters with the part
-    before them."""
+    before them: the sub-operator of the same operator with the number before."""
     return np.flatnonzero(plan.balanced.synchronised > 0)
 
 
@@ -172,8 +172,8 @@ class _WorkNodes:
         self._pairs += [(self.backward[reader[remote]], first[parcel[remote]]), (last, self.backward[producer])]
 
     def sums(self) -> Ints:
-        """Add the messages that sum gradients of copied parameters within the group, part after part towards the part
-        that owns each share.
+        """Add the messages that sum gradients of copied parameters within the group, from one sub-operator of an
+        operator to the next towards the one that owns each share of the parameters.
 
         Returns the node at which the gradients that each sub-operator owns are complete: [n].
         """
@@ -186,8 +186,9 @@ class _WorkNodes:
         return owned
 
     def shares(self, reduced: Ints) -> None:
-        """Add the messages that take reduced sums from the parts that own them to all parts that hold copies, and let
-        the update of every device wait for the sums that it owns and for all that arrive there.
+        """Add the messages that take reduced sums from the sub-operators that own them to all those of the operator,
+        one after the other, that hold copies, and let the update of every device wait for the sums that it owns and for
+        all that arrive there.
 
         ``reduced`` [n] is the node after which the gradients that each sub-operator owns are reduced.
         """

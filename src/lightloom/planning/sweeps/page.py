@@ -407,7 +407,8 @@ def scatter_figure(points: Sequence[Point], colours: Colours, labels: tuple[str,
 def _scatter(
     title: str, points: Sequence[Point], colours: Colours, labels: tuple[str, str], caption: str
 ) -> Iterator[Picture]:
-    """Yield one picture of the points; nothing without points. ``labels`` are those of the x and y axes."""
+    """Yield one picture of the points, a sentence on what filled ones mean added to ``caption``; nothing without
+    points. ``labels`` are those of the x and y axes."""
     caption += " Filled: no other one at its place is better in one and as good in the other."
     if points:
         yield Picture(title=title, svg=to_svg(scatter_figure(points, colours, labels)), caption=caption)

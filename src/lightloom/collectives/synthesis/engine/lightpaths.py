@@ -92,8 +92,8 @@ def arrange(ranks: int, period: int, origin: Ints, target: Ints, path: Ints, que
     """Return lightpaths without times (``delay`` and ``busy`` are empty, to be set) from columns [tap], their taps
     ordered by the rank that sends, and the place of each of these taps in the columns: [tap].
 
-    Taps of one rank keep their order, both those that leave it and those that enter it; lightpaths and queues keep
-    their numbers.
+    A tap is one rank that receives from a lightpath. Taps of one rank keep their order, both those that leave it and
+    those that enter it; lightpaths and queues keep their numbers.
 
     Args:
         ranks: number of ranks.
@@ -124,8 +124,9 @@ def arrange(ranks: int, period: int, origin: Ints, target: Ints, path: Ints, que
 
 
 def free_line(taps: int) -> Lines:
-    """Return the rules for ``taps`` taps of lightpaths that may follow each other in any order, also from any rank: one
-    line, number 0, which is free."""
+    """Return the rules for ``taps`` taps (ranks that receive from a lightpath) of lightpaths that may follow each other
+    in any order, also from any rank: one line, number 0, which is free, with the one tap of each lightpath as its
+    last."""
     one = np.ones(1, np.bool_)
     none = np.zeros(taps, np.int32)
     return Lines(none, np.ones(taps, np.bool_), none, one, one, np.ones(1, np.int64))

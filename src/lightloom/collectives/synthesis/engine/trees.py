@@ -48,7 +48,7 @@ def grow_forest(
     Time: pieces · period · taps, times the logarithm of what waits.
 
     Args:
-        lines: rules by which lightpaths follow each other.
+        lines: rules by which lightpaths follow each other: a line is those of one level and direction.
         walks: ranks ahead of the root before which a piece enters no line of the highest level: [piece].
         deadline: seconds by which trees may end, if nothing waits, so that lightpaths are shared more evenly; that of
             the deepest tree if it is later.
@@ -101,18 +101,19 @@ class Level(NamedTuple):
 
     @property
     def skips(self) -> tuple[int, ...]:
-        """Number of hubs that chords reach ahead, the one length of the level, in a tuple."""
+        """Number of hubs that chords (lightpaths from each hub to one farther on) reach ahead, the one length of the
+        level, in a tuple."""
         return (self.skip,)
 
     @property
     def colours(self) -> int:
-        """Wavelengths of a link that chords of width 1 from all hubs take, each way: 1 where chords join neighbouring
-        hubs, otherwise ⌈hubs / ⌊hubs / skip⌋⌉."""
+        """Wavelengths of a link that chords of one wavelength, from each hub to the one ``skip`` hubs ahead, take
+        together, each way: 1 where chords join neighbouring hubs, otherwise ⌈hubs / ⌊hubs / skip⌋⌉."""
         return 1 if self.skip == 1 else -(-self.hubs // (self.hubs // self.skip))
 
     @property
     def wavelengths(self) -> int:
-        """Wavelengths of a link that the level takes, each way: colours · width."""
+        """Wavelengths of a link that the level takes, each way: its colours times the wavelengths of a chord."""
         return self.colours * self.width
 
     def length(self, ranks: int) -> float:
@@ -121,7 +122,8 @@ class Level(NamedTuple):
 
     def coloured(self) -> Iterator[tuple[int, Ints]]:
         """Yield one pair: the hubs that each chord of the level reaches ahead, and the colour of the chord from each
-        hub, [hub]. The colour is the hub's place in its block, where blocks of about that many hubs divide the ring."""
+        hub, [hub]. The colour is the hub's place, from 0, in its block, where ⌊hubs / skip⌋ blocks of nearly equal size
+        divide the ring."""
         hub = np.arange(self.hubs, dtype=np.int64)
         first = np.arange(self.hubs // self.skip, dtype=np.int64) * self.hubs // (self.hubs // self.skip)
         yield self.skip, hub - first[np.searchsorted(first, hub, side="right") - 1]
@@ -137,19 +139,20 @@ class MixedTours(NamedTuple):
 
     @property
     def skip(self) -> int:
-        """Number of hubs that the shortest chords reach ahead."""
+        """Number of hubs that the shortest chords (lightpaths between hubs) reach ahead."""
         return self.skips[0]
 
     @property
     def colours(self) -> int:
-        """Wavelengths of a link that chords of width 1, one of each length from every hub, take together, each way."""
+        """Wavelengths of a link that chords of one wavelength, one of each length from every hub, take together, each
+        way: the least divisor of the hubs that is no less than the sum of the lengths."""
         colours = tour_colours(self.hubs, self.hubs, self.skips)
         assert colours is not None
         return colours
 
     @property
     def wavelengths(self) -> int:
-        """Wavelengths of a link that the tours take, each way."""
+        """Wavelengths of a link that all chords take, each way: the colours times the wavelengths of a chord."""
         return self.colours * self.width
 
     def coloured(self) -> Iterator[tuple[int, Ints]]:
@@ -159,8 +162,8 @@ class MixedTours(NamedTuple):
 
 
 def tour_places(hubs: int, skips: Sequence[int], colours: int) -> Iterator[tuple[int, Ints]]:
-    """Yield each length in ``skips``, in hubs, of chords that follow each other in tours, and the colour of the chord
-    of that length from each hub: [hub].
+    """Yield each length in ``skips``, in hubs, of chords that follow each other in tours (one chord of each length, end
+    to end on one wavelength), and the colour of the chord of that length from each hub: [hub].
 
     The colour is the number, modulo ``colours``, of the hub where the chord's tour begins, which is as many hubs before
     as the lengths listed before add up to. ``colours`` is the number of colours, which divides the hubs.
@@ -172,8 +175,9 @@ def tour_places(hubs: int, skips: Sequence[int], colours: int) -> Iterator[tuple
 
 
 def shared_chords(ranks: int, channels: int, skips: tuple[int, ...]) -> tuple[Level | MixedTours, ...] | None:
-    """Return chords of the lengths ``skips``, in ranks, ascending, from every rank, on wavelengths that they share, as
-    wide as there is room for, and then unit links on the channels that are left, if any; None where the chords do not
+    """Return chords (lightpaths) of the lengths ``skips``, in ranks, ascending, from every rank, on wavelengths that
+    they share, as wide as there is room for, and then unit links (lightpaths between neighbours) on the channels that
+    are left, if any; None where the chords do not
     fit the ``channels`` of each link, each way, or one is longer than half the ring."""
     colours = tour_colours(ranks, channels, skips)
     if colours is None:
@@ -201,8 +205,8 @@ class HubCircuits:
 
     @classmethod
     def of(cls, ranks: int, channels: int, chords: Sequence[Level]) -> HubCircuits | None:
-        """Return chords as levels above unit links on the channels that the chords leave; None where these circuits
-        cannot be.
+        """Return chords (lightpaths from hub to hub) as levels above unit links (lightpaths between neighbours) on the
+        channels that the chords leave; None where these circuits cannot be.
 
         That is where the chords leave no channel, hubs of a level are not among those of the level below, or a chord
         has no wavelength, is not longer than those before it or than a unit link, or passes all hubs of its level.
@@ -224,12 +228,14 @@ class HubCircuits:
 
     @cached_property
     def period(self) -> int:
-        """Ranks after which everything repeats: all of them where hubs do not divide the ranks."""
+        """Ranks after which circuits and trees repeat: the ranks over the fewest hubs of any level, or all of them
+        where the hubs of some level do not divide them."""
         return repetition(self.ranks, self.levels)
 
     @property
     def free(self) -> int:
-        """Number of lengths, the first ones, whose chords may be used from any rank: 1, unit links alone."""
+        """Number of lengths of ``chords``, the first ones, whose chords a tree may use from any rank: 1, unit links
+        alone; the others only from hubs, one behind the other."""
         return 1
 
     def base(self, level: int) -> int:
@@ -259,7 +265,7 @@ class CirculantCircuits(HubCircuits):
 
     @property
     def free(self) -> int:
-        """Number of lengths whose chords may be used from any rank: all of them."""
+        """Number of lengths whose chords a tree may use from any rank: all of them."""
         return len(self.chords)
 
     def base(self, level: int) -> int:
@@ -269,7 +275,8 @@ class CirculantCircuits(HubCircuits):
 
 @lru_cache(maxsize=32)
 def _lightpaths(ranks: int, period: int, chords: tuple[tuple[int, int], ...], free: int) -> tuple[Lightpaths, Lines]:
-    """Return the circuits of chords without times, and the rules by which lines of them follow each other.
+    """Return the circuits of chords without times, and the rules by which lines of them (those of one length and
+    direction) follow each other.
 
     Queues are numbered (chords · 2 + direction) · period + rank in its period; clockwise first.
 

@@ -46,8 +46,9 @@ class Tours(NamedTuple):
 
     @property
     def colours(self) -> int:
-        """Wavelengths of a link that chords of width 1 and of both lengths, from every hub, take together, each way:
-        half as many as hubs, or a quarter where the two lengths are equal."""
+        """Wavelengths of a link that chords (lightpaths between hubs) of one wavelength and of both lengths, ``skip``
+        and ``hubs / 2 − skip`` hubs, from every hub, take together, each way: half as many as hubs, or a quarter where
+        the two lengths are equal."""
         return self.skip if 4 * self.skip == self.hubs else self.hubs // 2
 
     @property
@@ -89,12 +90,12 @@ class Wiring(NamedTuple):
 
     @property
     def wavelengths(self) -> int:
-        """Wavelengths of each link that all circuits take, each way."""
+        """Wavelengths of each link that all chords and the feeder take, each way."""
         return sum(chords.wavelengths for chords in self.chords) + (self.feeder.wavelengths if self.feeder else 0)
 
     def widened(self, at: int, by: int) -> Wiring:
-        """Return the wiring with chords of number ``at`` wider by ``by`` wavelengths each, or, where ``at`` is the
-        number of chords, with as many more wavelengths for the feeder."""
+        """Return the wiring with each chord of kind ``at``, from 0, wider by ``by`` wavelengths (narrower below 0), or,
+        where ``at`` is the number of kinds, with as many more wavelengths for the feeder, which must be there."""
         if at < len(self.chords):
             wide = self.chords[at]._replace(width=self.chords[at].width + by)
             return self._replace(chords=(*self.chords[:at], wide, *self.chords[at + 1 :]))
@@ -116,9 +117,9 @@ class Wiring(NamedTuple):
 
 
 def shared_wiring(ranks: int, channels: int, skips: tuple[int, ...]) -> Wiring | None:
-    """Return a wiring without feeders of chords of the lengths ``skips``, in ranks, ascending, from every rank, which
-    share wavelengths, and of unit links on the channels that are left, if any; None where the chords do not fit the
-    ``channels`` of each link, each way."""
+    """Return a wiring without feeders of chords (lightpaths) of the lengths ``skips``, in ranks, ascending, from every
+    rank, which share wavelengths, and of lightpaths between neighbours on the channels that are left, if any; None
+    where the chords do not fit the ``channels`` of each link, each way."""
     chords = shared_chords(ranks, channels, skips)
     return None if chords is None else Wiring(ranks, chords, None)
 
@@ -142,12 +143,14 @@ class ExchangeCircuits:
 
     @property
     def first(self) -> Ints:
-        """Number of the first circuit that starts at each rank of the period: [period + 1]."""
+        """Number of the first circuit that starts at each rank of the period, and last the number of all circuits:
+        [period + 1]."""
         return np.searchsorted(self.start, np.arange(self.period + 1))
 
 
 def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
-    """Return all circuits of a wiring that start in the first period, in both directions, chords before feeders' spans.
+    """Return all circuits of a wiring that start in the first period, in both directions: chords between hubs, and the
+    spans of the feeders' trees, which join hubs with the ranks around them.
 
     They are ordered by the rank where they start, and have a length in ranks, below 0 counter-clockwise, a width, the
     number of their chords in the wiring (of spans one more than the last), the first channel in every copy of the
@@ -193,8 +196,9 @@ def _chords(chords: Level | Tours | MixedTours, ranks: int, base: int) -> Iterat
 
 
 def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Yield start, length, width and first channel of the clockwise spans on both sides of every hub, [span] each:
-    widths in wavelengths, channels numbered from ``base`` on."""
+    """Yield start, length, width and first channel of the clockwise spans (lightpaths of the trees that join a hub with
+    the ranks in half a gap on each side of it), [span] each: lengths in ranks, widths in wavelengths, channels numbered
+    from ``base`` on. The spans of both sides share channels."""
     hub = hub_ranks(ranks, hubs)
     gap = (np.roll(hub, -1) - hub) % ranks
     for size in np.unique(gap).tolist():
@@ -217,7 +221,8 @@ def longest_circuit(wiring: Wiring, ranks: int) -> int:
 
 
 def reaches(feeder: Feeder, ranks: int) -> bool:
-    """Return True when the feeder's tree on one side of a hub has room for ``ranks`` ranks."""
+    """Return True when the feeder's tree on one side of a hub has room for ``ranks`` ranks with the feeder's
+    wavelengths, depth and share."""
     return bool(_reach(feeder.wavelengths, feeder.share)[feeder.wavelengths, feeder.depth] >= ranks)
 
 
