@@ -135,7 +135,9 @@ def _lightpaths(ranks: int, period: int, arcs: tuple[Arc, ...]) -> tuple[Lightpa
     """Return the lightpaths of levels without times, the rules of their lines, and the links from each origin to its
     tap: [tap].
 
-    Line 2 · level + direction holds the lightpaths of one level, clockwise first.
+    ``arcs`` are the levels, shortest first, and ``period`` is the number of ranks after which they repeat. Line
+    2 · level + direction holds the lightpaths of one level, clockwise first; queues are numbered line · period + the
+    origin's place in its period.
     """
     columns = []
     for number, arc in enumerate(arcs):
@@ -568,8 +570,8 @@ _EFFORT = 0.6
 
 
 def multicast(collective: Collective, fabric: Fabric) -> Schedule:
-    """Return a queued all-gather on a ring's standing lightpaths with taps, as fast as a seeded search finds, not yet
-    verified; shares of less than a byte are searched as one byte."""
+    """Return a queued all-gather on a ring's standing lightpaths, each with as many taps as ``fabric.taps`` at most, as
+    fast as a seeded search finds, not yet verified; shares of less than a byte are searched as one byte."""
     task = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0))
     carrying = (task.ranks - 1) * task.nbytes / (2 * task.channels * task.timing.bandwidth)
     task = replace(task, bound=task.timing.hop + fabric.neighbour_latency() + carrying)

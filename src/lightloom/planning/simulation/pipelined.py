@@ -398,8 +398,9 @@ class _StageTasks:
         return before, unit, exchanged
 
     def _arrival(self, forward: bool, chunk: int, micro: int) -> int | None:
-        """Add the send that brings the input of a pass, which the pass waits for, and return its place in the list;
-        None where the pass reads the model's inputs or follows the loss."""
+        """Add the send that brings the input of micro-batch ``micro``'s pass through ``chunk``, from the chunk before
+        it (``forward``) or behind it, which the pass waits for, and return its place in the list; None where the pass
+        reads the model's inputs or follows the loss."""
         source, stage = chunk - 1 if forward else chunk + 1, chunk % self._stages
         if not 0 <= source < self._chunks:
             return None

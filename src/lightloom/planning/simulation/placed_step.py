@@ -155,8 +155,9 @@ class _WorkNodes:
         self._pairs: list[tuple[Ints, Ints]] = [(self.forward, self.backward)]
 
     def parcels(self) -> None:
-        """Add the activations that are sent to the devices that read them, one message for each parcel, and their
-        gradients sent back; readers on the producer's own device only wait for it."""
+        """Add the activations that are sent to the devices that read them, one message for each parcel (equal content
+        from one sub-operator to one device), and their gradients sent back, as many bytes; readers on the producer's
+        own device only wait for it."""
         balanced, device = self._plan.balanced, self._device
         content = np.ascontiguousarray(balanced.content)
         parcel, reader, edge = kernels.parcels(balanced.parent_start, balanced.parent, content, device, self._plan.k)

@@ -417,7 +417,8 @@ def _scatter(
 def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
     """Yield one picture of the algorithms by the ratios of their times to the lower bound for the smallest message (to
     the right) and for the largest (upwards) of each place; nothing where no place has several sizes. Algorithms without
-    one of the two ratios are left out."""
+    one of the two ratios are left out. ``group`` has the contests of one kind and cost model, ``title`` begins that of
+    the picture."""
     points = []
     for _, place in grouped(group, "site", "ranks", "settings"):
         sizes = sorted(place, key=lambda contest: contest.winner["nbytes"])
@@ -487,8 +488,8 @@ def _message_size(contest: Contest, of_rank: bool) -> float:
 
 
 def _curves(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
-    """Yield one picture of time over bytes at those places that have several sizes, of more than six at six evenly
-    spaced ones; nothing where no place has."""
+    """Yield one picture of time over bytes, from contests of one kind and cost model, at those places that have several
+    sizes, of more than six at six evenly spaced ones; nothing where no place has."""
     by_place = [place for _, place in grouped(group, "site", "ranks", "settings") if len(place) > 1]
     shown = evenly_spaced(by_place, _PANELS)
     caption = "What every rank holds in the end (all-gather) or at the start (all others)."

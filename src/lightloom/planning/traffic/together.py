@@ -139,7 +139,7 @@ class Request:
 
 def traffic(requests: Sequence[Request], cluster: Cluster, advance: Callable[[], None]) -> list[JobTraffic]:
     """Return every job alone and beside the others, in the order of the requests; steps on circuits take longer by the
-    channels that they share out, those on packets by shared links.
+    channels that they share out, and have no ``slowdowns``, those on packets by shared links.
 
     Args:
         requests: the jobs, each on ranks of its own.

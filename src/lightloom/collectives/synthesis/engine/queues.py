@@ -122,7 +122,8 @@ def tree_schedule(
 ) -> Schedule:
     """Return the queued schedule of an all-gather, reduce-scatter or all-reduce over trees, not yet verified.
 
-    An all-reduce is the reduce-scatter and then the all-gather on every lightpath.
+    Sums run backwards over the trees of the other direction; an all-reduce is the reduce-scatter and then the
+    all-gather on every lightpath. Chunks are numbered owner · pieces + piece.
 
     Args:
         queues: channels and direction of the lightpaths of each queue.

@@ -435,8 +435,8 @@ def make_trees(design: Design, task: RingTask) -> RingTrees | None:
     """Return the circuits of a design with the trees and times of an all-gather over them; None where the chords do not
     fit the channels or do not nest, or their lines do not reach every rank.
 
-    Trees begin at the ranks of one period, or, with ``design.at_hubs``, each at the hub of the top level at or before
-    the rank.
+    ``task`` gives the ring, its timing, and the bytes of a share. Trees begin at the ranks of one period, or, with
+    ``design.at_hubs``, each at the hub of the top level at or before the rank.
 
     Time: period · ranks · pieces, times the logarithm of what waits.
     """
@@ -456,7 +456,8 @@ def grow_chords(
     """Return circuits with the trees and times of an all-gather over them, grown by the rules of ``design``; None where
     these do not reach every rank.
 
-    ``roots`` are the ranks at which the trees of one period begin, all ranks of the period by default: [root].
+    ``task`` gives the ring, its timing, and the bytes of a share; ``roots`` are the ranks at which the trees of one
+    period begin, all ranks of the period by default: [root].
     """
     chords = tuple((chords.hubs, chords.skip) for chords in circuits.chords)
     paths, lines = _lightpaths(task.ranks, circuits.period, chords, circuits.free)
@@ -482,6 +483,7 @@ def grow_design(
         circuits: period, levels, and the width of the chords of each length.
         paths, lines: lightpaths without times, and the rules of their lines, two for the chords of each length.
         links: links from each origin to its tap, taps in the order of ``paths``: [tap].
+        task: timing, bytes of a share, and the bound; trees may end ``design.slack`` times the bound after the start.
         sweeps: rounds of balancing.
         roots: ranks at which the trees of one period begin, all ranks of the period by default: [root].
     """
