@@ -627,8 +627,8 @@ class PlacedStep:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Every pass, transfer and reconfiguration of a group as intervals on devices, circuits and micro-rings, all
-        micro-batches of the step one after the other."""
+        """Every pass, update, transfer and reconfiguration of a group as intervals on devices, circuits (ports where
+        pipes share these) and micro-rings, all micro-batches of the step one after the other."""
         last = placed_timeline(self.plan, self.circuits, self.run)
         if self.earlier is None:
             return last

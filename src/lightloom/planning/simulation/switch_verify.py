@@ -57,8 +57,8 @@ def verify_switching(
 ) -> None:
     """Prove that the circuits of a step can follow it: planes carry one transmission at a time, of the axis that holds
     them, turn long enough and are at the end as at the beginning (to 0.001 of a turn), and all bytes fit and are sent
-    (to one millionth). For a switch that
-    turns in no time (``reconfiguration_time`` 0) it is not checked which axis holds a plane.
+    (to one millionth). For a switch that turns in no time (``reconfiguration_time`` 0) it is not checked which axis
+    holds a plane.
 
     Args:
         timeline: one step, whose intervals of transmission and reconfiguration name in their details ``stages`` (one,

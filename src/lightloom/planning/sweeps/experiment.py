@@ -261,8 +261,8 @@ class _SitePoint:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that identify the point in its row, by name: ``what`` it is ("collective" or "plan"), the
-        site's name, ranks and settings, and its own fields, ``kind`` as "collective" and ``batch`` as
-        "batch_per_rank"."""
+        site's name, ranks and settings, and its own fields, ``kind`` as "collective" and ``batch`` as "batch_per_rank",
+        without the path and the hash of a model's file."""
         place = {"site": self.site.name, "ranks": self.site.ranks, "settings": self.site.settings}
         names = [field.name for field in fields(self) if field.name not in _NO_COLUMNS]
         return {"what": self.what} | place | {_COLUMNS.get(name, name): getattr(self, name) for name in names}

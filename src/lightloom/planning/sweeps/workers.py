@@ -98,11 +98,10 @@ def _collective_row(point: CollectivePoint, built: dict[str, Any]) -> Row:
 def _plan_row(point: PlanPoint) -> Row:
     """Return the columns of a plan's result by name: ``time_s`` and ``energy_j`` of a step (the latter None where a
     part of it is missing), ``watts_per_rank``, ``dollars_per_step``, ``samples_per_dollar``, ``samples_per_joule`` and
-    ``goodput`` (each None where a part is missing), where the seconds of the
-    step go (``compute_s``, ``exposed_communication_s``, ``exposed_reconfiguration_s``, ``idle_s``),
-    ``communication_s``, and ``memory_bytes`` of the fullest rank with ``fits_memory`` (None where the accelerator's
-    memory is unknown). The plan is the winner of a search of the point's one strategy without recomputation, whether it
-    fits or not."""
+    ``goodput`` (each None where a part is missing), where the seconds of the step go (``compute_s``,
+    ``exposed_communication_s``, ``exposed_reconfiguration_s``, ``idle_s``), ``communication_s``, and ``memory_bytes``
+    of the fullest rank with ``fits_memory`` (None where the accelerator's memory is unknown). The plan is the winner of
+    a search of the point's one strategy without recomputation, whether it fits or not."""
     cluster = point.site.place
     assert isinstance(cluster, Cluster)
     graph = _traced_graph(point.workload, point.workload_content, point.batch, point.sequence_length)

@@ -177,8 +177,8 @@ def tour_places(hubs: int, skips: Sequence[int], colours: int) -> Iterator[tuple
 def shared_chords(ranks: int, channels: int, skips: tuple[int, ...]) -> tuple[Level | MixedTours, ...] | None:
     """Return chords (lightpaths) of the lengths ``skips``, in ranks, ascending, from every rank, on wavelengths that
     they share, as wide as there is room for, and then unit links (lightpaths between neighbours) on the channels that
-    are left, if any; None where the chords do not
-    fit the ``channels`` of each link, each way, or one is longer than half the ring."""
+    are left, if any; None where the chords do not fit the ``channels`` of each link, each way, or one is longer than
+    half the ring."""
     colours = tour_colours(ranks, channels, skips)
     if colours is None:
         return None
