@@ -103,8 +103,8 @@ class Wiring(NamedTuple):
         return self._replace(feeder=self.feeder._replace(wavelengths=self.feeder.wavelengths + by))
 
     def period(self, ranks: int) -> int:
-        """Return the number of ranks after which all circuits repeat: all ranks where the hubs of some chords do not
-        divide them.
+        """Return the number of ranks after which all circuits repeat: the least common multiple of the ranks over the
+        hubs of each kind of chords, or all ranks where the hubs of some do not divide them.
 
         An odd period is doubled where the ranks are even and at most 512, so that of two neighbours each may send its
         block for the opposite rank another way around.

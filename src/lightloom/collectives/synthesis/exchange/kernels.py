@@ -120,7 +120,7 @@ def choose(routes: Routes, trees: int, prices: Prices, load: Floats) -> None:
     ``routes.chosen``.
 
     Args:
-        routes: the trees and what was chosen before, −1 for blocks without a path.
+        routes: the trees, and the one chosen before for each block, −1 where none is yet.
         trees: number of trees to choose from, the first ones.
         prices: of circuits: delay + toll · ((load + weight) · busy)^4, where the load is without the block itself.
         load: in and out, blocks that pass a circuit, ``prices.weight`` for each: [circuit].

@@ -268,8 +268,9 @@ class Designs:
         )
 
     def plain(self) -> Iterator[Wiring | None]:
-        """Yield wirings of few parts, not all of which fit, and None where one has no room: chains of unit links and
-        hubs, and chords or tours between each number of hubs, with feeders of few widths."""
+        """Yield wirings of few parts, not all of which fit, and None where one has no room: chains of unit links
+        (lightpaths between neighbours) and hubs, and chords or tours between each number of hubs, with feeders (trees
+        of lightpaths from a hub to the ranks around it) of few widths."""
         narrow = sorted({max(1, self._channels // parts) for parts in (64, 16, 8, 4)})
         yield from self._chains(narrow)
         for hubs in self.hubs:
@@ -279,7 +280,8 @@ class Designs:
                     yield from self._over_hubs(hubs, width, feeder, narrow)
 
     def _chains(self, narrow: list[int]) -> Iterator[Wiring | None]:
-        """Yield wirings of unit links, a chain of hubs and perhaps one of fewer hubs; also fed by trees.
+        """Yield wirings of unit links (lightpaths between neighbours), a chain of hubs, each joined to the next, and
+        perhaps one of fewer hubs; also of a chain and trees from its hubs to the ranks around them.
 
         None stands for one that has no room. ``narrow`` lists widths of the shortest links.
         """
@@ -341,7 +343,8 @@ class Designs:
     def random(self) -> Wiring | None:
         """Return any wiring, which need not fit; None where no feeder has room, or no chords were found.
 
-        A random number of hubs, and up to five random kinds of chords between them.
+        It has a random number of hubs, up to five random kinds of chords between them, and, unless every rank is a hub,
+        feeders of a random width.
         """
         hubs, feeder = int(self._rng.choice(self.hubs)), None
         if hubs < self._ranks:
@@ -358,8 +361,9 @@ class Designs:
         return self._filled(Wiring(hubs, tuple(chords), feeder))
 
     def _feeder(self, hubs: int, wavelengths: int) -> Feeder | None:
-        """Return a feeder of ``wavelengths`` wavelengths of each link, each way, with as few spans in a row as reach
-        half a gap between hubs, or one more; None where none does.
+        """Return a feeder (a tree of lightpaths, spans, between a hub and the ranks around it) of ``wavelengths``
+        wavelengths of each link, each way, with as few spans in a row as reach half a gap between hubs, or one more at
+        random; None where none does.
 
         Ranks behind a wavelength are their even share of half a gap, times 1 to 2.5 at random.
         """
@@ -384,7 +388,8 @@ class Designs:
         return Level(count, max(1, skip), 1)
 
     def _filled(self, wiring: Wiring) -> Wiring | None:
-        """Return the wiring with all wavelengths used: missing ones are taken from chords, spare ones go anywhere.
+        """Return the wiring with all wavelengths used and its chords in order, most hubs first: missing ones are taken
+        from random kinds of chords, spare ones go to random kinds or the feeder.
 
         None where there are no chords, or chords of width 1 take more than there are. Spare ones that no chord can take
         as a whole stay unused.
@@ -429,7 +434,8 @@ class Designs:
         """Return the wiring with one wavelength moved from chords or the feeders to the kind of circuits with the
         largest ``load``, or to a random kind where ``load`` is None.
 
-        Where no other kind can give one, the wiring takes more wavelengths than before.
+        Chords of a random kind give one, or else the feeders; where neither can, the wiring takes more wavelengths than
+        before.
         """
         chords, feeder, kinds = wiring.chords, wiring.feeder, len(wiring.chords) + (wiring.feeder is not None)
         to = int(self._rng.integers(0, kinds) if load is None else np.argmax(load))
@@ -458,7 +464,8 @@ class Designs:
         return wiring._replace(chords=tuple(chords))
 
     def _other_feeder(self, wiring: Wiring, widths: bool) -> Wiring:
-        """Return the wiring with feeders of other wavelengths (``widths``), or of another depth and share.
+        """Return the wiring with feeders of one to three wavelengths more or fewer (``widths``), or of another depth
+        and share, which need not reach.
 
         The wiring is unchanged where it has no feeder, and has none any more where none with the new wavelengths
         reaches half a gap between hubs.
