@@ -433,7 +433,8 @@ def _collective_scatter(group: Sequence[Contest], colours: Colours, title: str) 
 def _plan_scatters(group: Sequence[Contest], colours: Colours, title: str) -> Iterator[Picture]:
     """Yield, for each model, a picture of the plans by the seconds of a sample and by another objective: the dollars of
     a sample where these are known of any plan, else its joules, else the bytes of memory. Plans of which the objective
-    is unknown are left out; the caption says how many are shown."""
+    is unknown are left out; the caption says how many are shown. All plans of a model count as rivals, on whichever
+    cluster."""
     for (model,), contested in grouped(group, "model"):
         rows = [row for contest in contested for row in contest.ranking]
         column, words = next(each for each in _OBJECTIVES.items() if any(row.get(each[0]) for row in rows))
@@ -470,8 +471,7 @@ def _collective_pictures(collectives: Sequence[Contest]) -> Iterator[Picture]:
 
 def _size_cells(group: Sequence[Contest]) -> Iterator[Cell]:
     """Yield the cells of a grid of winners with a row for each place; columns are sizes, ascending, in bytes per rank
-    where these are fewer than those in total bytes, else in these. A cell's text is the time, and that over the lower
-    bound."""
+    where that makes fewer columns, else in total bytes. A cell's text is the time, and that over the lower bound."""
     totals, shares = ({_message_size(contest, of_rank) for contest in group} for of_rank in (False, True))
     of_rank = len(shares) < len(totals)
     places = list(dict.fromkeys(contest.place for contest in group))
