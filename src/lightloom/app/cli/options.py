@@ -123,8 +123,9 @@ def documented(function: Callable[..., Any]) -> tuple[str, dict[str, Help]]:
     """Return (the docstring up to its arguments, help of each argument by name).
 
     Helps are read from entries ``name (VALUE): what it does.`` under ``Args:``, as plain text on one line that begins
-    with a capital, without double backquotes and with the bare names of cross-references; an entry without VALUE leaves
-    the word for the value open (None). Without arguments there are none.
+    with a capital (but where its first word is no mere letters, such as ``part=time``), without double backquotes and
+    with the bare names of cross-references; an entry without VALUE leaves the word for the value open (None). Without
+    arguments there are none.
     """
     summary, _, rest = (getdoc(function) or "").partition("\n\nArgs:\n")
     helps: dict[str, Help] = {}
@@ -138,9 +139,10 @@ def documented(function: Callable[..., Any]) -> tuple[str, dict[str, Help]]:
 
 
 def _read_by_typer(function: Callable[..., Any], parameter: Parameter, help: Help | None) -> Parameter:
-    """Return a parameter as Typer takes it: by keyword, its annotation with the spelling, the reader and the help. A
-    truth value that is not False by default also gets the spelling ``--no-NAME``, unless the annotation spells it.
-    Where values repeat, the default is None.
+    """Return a parameter as Typer takes it: by keyword, its annotation, which also allows None, with the spelling, the
+    reader, the help and the check. A truth value that is not False by default also gets the spelling ``--no-NAME``,
+    unless the annotation spells it. Where values repeat, the default is None; a parameter without a default is
+    required.
 
     Args:
         function: the function that has the parameter, in whose module its annotation is evaluated.
@@ -332,9 +334,9 @@ class Shown(NamedTuple):
     """Exit code."""
 
     def show(self, as_json: bool) -> None:
-        """Print the document as JSON on stdout if ``as_json``, numbers that JSON lacks as null and the messages on
-        stderr, else the parts for people and the paths of files that were written (only the parts where they are
-        ``bare``); raise ``typer.Exit`` where the exit code is another than 0."""
+        """Print the document as JSON on stdout if ``as_json``, numbers that JSON lacks (infinite ones and NaN) as null
+        and the messages on stderr, else the parts for people and the paths of files that were written (only the parts
+        where they are ``bare``); raise ``typer.Exit`` where the exit code is another than 0."""
         if as_json:
             # Numbers that JSON lacks become null.
             json.dump(plain(self.document), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
@@ -372,6 +374,10 @@ def draw(path: Path | None, figure: Callable[[], Figure], document: Document) ->
         path: the file, whose suffix says the form.
         figure: makes the figure, called only where there is a path.
         document: the result's document, of which only ``provenance`` is read.
+
+    Raises:
+        ConfigError: a suffix other than .svg, .png and .pdf, or a place that cannot be written to.
+        UnsupportedError: Matplotlib is not installed.
     """
     return None if path is None else save(figure(), path, provenance_line(document["provenance"]))
 
@@ -421,7 +427,8 @@ JsonFile = Annotated[Path | None, partial(check_file, endings=(".json",))]
 
 def read_settings(assignments: Iterable[str] | None) -> Document:
     """Return ``field=value`` pairs as a mapping, empty for None, the last one where a field is repeated; values are
-    read as YAML scalars, so ``8`` is a number and ``50GiB/s`` a text, and what is no YAML stays a text.
+    read as YAML scalars, so ``8`` is a number and ``50GiB/s`` a text, an empty value is None, and what is no YAML stays
+    a text.
 
     Raises:
         ConfigError: no ``=``, or a value that is a list or a mapping.

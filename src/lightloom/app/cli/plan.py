@@ -71,7 +71,8 @@ def _check_drawn(path: Path) -> None:
     written.
 
     Raises:
-        ConfigError: another form of figure, no folder, or a place that cannot be written to.
+        ConfigError: a suffix other than .svg, .png and .pdf, a path without one that is a file, or a place that cannot
+            be written to.
         UnsupportedError: Matplotlib is not installed, for a path with a suffix.
     """
     if path.suffix:
@@ -124,8 +125,8 @@ def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -
     """Write the settings of the first plan of the ranking that frameworks can express (none that is placed or splits
     neurons) to ``path``, in the form of its suffix (torchtitan's for .toml, Megatron-LM's for .sh), and note in
     ``document`` under ``exported`` its ``rank`` (from 1), ``label``, ``notes`` and the path under the name of the
-    framework; yield a message where that plan is not the winner, once for several files. UnsupportedError where no plan
-    can be expressed."""
+    framework (``torchtitan``, ``megatron``), which also names the notes. Where that plan is not the winner, ``why`` is
+    noted too and a message yielded, once for several files. UnsupportedError where no plan can be expressed."""
     (framework, text, notes), chosen = _FRAMEWORKS[path.suffix], expressible(search)
     job, rank = exported(chosen, search.graph), search.ranking.index(chosen) + 1
     entry = document.setdefault("exported", {"rank": rank, "label": chosen.label, "notes": {}})
@@ -138,8 +139,9 @@ def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -
 
 def _export_step(folder: Path, search: PlanSearch, document: dict[str, Any]) -> Iterator[str]:
     """Write the step of the first plan that traces can hold into ``folder``, and note it in ``document`` under
-    ``exported_step``; yield messages: which plan it is and why unless it is the winner, notes on the traces, and the
-    command that simulates them.
+    ``exported_step``, with ``folder``, ``rank`` (from 1), ``why`` it is not the winner (None if it is) and what the
+    folder's ``lightloom.json`` says; yield messages: which plan it is and why unless it is the winner, notes on the
+    traces, and the command that simulates them.
 
     Raises:
         UnsupportedError: traces can hold no plan; why the first one is not.
@@ -230,7 +232,7 @@ def _write(
 ) -> dict[str, Path | None]:
     """Write the page, the trace and the pictures that are asked for, and note the pictures of a folder in ``document``
     under ``pictures``; return the files as ``report``, ``trace`` and ``figure``, or ``picture NAME`` for each of a
-    folder; None for one that was not requested.
+    folder; None for one that was not requested. With a folder of pictures there is no ``figure``.
 
     Args:
         ranking: the plans.
@@ -258,9 +260,14 @@ def _write(
 
 
 def _explained(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str | Text | Table]:
-    """Yield why the winner wins and rivals lose, where each second goes, every algorithm of data parallelism, what the
-    prices rest on, and what was left out or refused. ``document`` is the complete one of the search, with
-    ``latency_sensitivity`` if the latency at which another plan wins is to be told."""
+    """Yield what ``--explain`` adds: lines on the source of prices, and of durations that a trace has measured; why the
+    winner wins and rivals lose; where the seconds of the winner's step go; a table of data parallelism with every
+    algorithm that was simulated; notes on methods of exchange; what the model's file lacks; and, each reason once, what
+    was left out or refused. Lines and tables without content are left out.
+
+    ``document`` is the complete one of the search, with ``latency_sensitivity`` if the latency of a hop at which
+    another plan wins is to be told too.
+    """
     yield from (f"{basis}: {line}" for basis in ("priced", "measured") for line in document[basis])
     yield from str(document["explanation"]).split("; ")
     yield from spent_lines(search, document)
@@ -275,8 +282,13 @@ def _explained(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str 
 
 
 def _assumed(search: PlanSearch) -> Iterator[str | Text | Table]:
-    """Yield what is assumed or fitted, by how far its 90 % interval moves the winner's step (``±3 %``, the most
-    influential first; nothing where that is unknown), and lines on calibrations, libraries and other tools' files."""
+    """Yield what ``--assumptions`` adds: a line for each value that the winner rests on and that is assumed or fitted,
+    with its source; a sentence on intervals; and lines on calibrations, averagers, networks and systems of other tools'
+    files, and collective libraries of all clusters of the search.
+
+    Before a value stands by which share of the winner's step its 90 % interval moves that (``±3 %``, two significant
+    digits; ``±0 %`` below 0.05 %; nothing where that is unknown); the most influential come first.
+    """
     yield "Assumed or fitted, by how far its 90 % interval moves the step:"
     width = make_console().width
     for row in assumed(search):
@@ -290,8 +302,10 @@ def _assumed(search: PlanSearch) -> Iterator[str | Text | Table]:
 
 
 def _worth(search: PlanSearch) -> Iterator[str | Text | Table]:
-    """Yield dollars, watts, joules and goodput of the first plan of each cluster, for up to four, and of the first on
-    the electrical reference, and what these lack or assume."""
+    """Yield what ``--worth`` adds: a table of dollars and watts a rank, joules and dollars of a step, samples per
+    dollar and per joule, and goodput in per cent (the last three only of training), with a column for the first plan of
+    each cluster, up to four, and of the first plan on the electrical reference; and lines on what these figures lack or
+    assume."""
     ledgers = place_ledgers(search)
     yield plain_table(("", *ledgers), ledger_rows(ledgers), title=LEDGER.lower(), left=("", *ledgers))
     yield from (Text(line, style="dim") for line in ledger_notes(ledgers))
@@ -300,7 +314,8 @@ def _worth(search: PlanSearch) -> Iterator[str | Text | Table]:
 def _asked_of(cluster: Cluster, question: partial[PlanRanking], search: PlanSearch) -> PlanRanking:
     """Return the answer of the same question on another cluster. Its global batch is that of the winner of the first
     answer (``search``) where the ranks divide it, so that each gets as many samples; otherwise, or where each plan has
-    its own largest batch, the batch is as asked. Data parallelism with each algorithm alone is not ranked."""
+    its own largest batch, the batch is as asked. Data parallelism with each algorithm alone is not ranked. ``question``
+    lacks only the clusters and ``every_algorithm``."""
     samples = search.winner.global_batch
     if not search.request.largest_batches and samples % cluster.ranks == 0:
         question = partial(question, batch=None, global_batch=samples)

@@ -56,8 +56,8 @@ _SAME = 1e-6
 
 def compared(search: PlanSearch) -> list[Plan]:
     """Return the plans of data parallelism alone that were simulated with gradients as they are (by no method of
-    exchange), of the strategy (ddp or fsdp) that comes first in the ranking, with every algorithm; fastest step first,
-    empty if there are none."""
+    exchange), with every algorithm, of one strategy only (ddp or fsdp): that of the first such plan of the ranking,
+    which may have a method; fastest step first, empty if there are none."""
     plans = [plan for plan in search.ranking if plan.strategy in DATA_PARALLEL and plan.result is not None]
     same = [plan for plan in plans if plan.strategy == plans[0].strategy and plan.gradient_exchange is None]
     return sorted(same, key=lambda plan: plan.step_time)
@@ -66,8 +66,9 @@ def compared(search: PlanSearch) -> list[Plan]:
 def algorithm_tables(search: PlanSearch) -> tuple[Table, ...]:
     """Return one table of data parallelism (ddp or fsdp, whichever comes first in the ranking) with gradients as they
     are, a row for each algorithm, fastest first: the step, how much longer it is than the fastest, how long it waits
-    for the network, how long that is busy and changes circuits, and the time of its collectives over their lower
-    bounds; an empty tuple where none was simulated."""
+    for the network or its circuits, how long that is busy (hidden behind computing or not), how long of it circuits
+    change, and the time of its collectives, all circuits still to be set up, over the sum of their lower bounds (``–``
+    where that is unknown); an empty tuple where none was simulated."""
     plans = compared(search)
     if not plans:
         return ()
@@ -107,8 +108,9 @@ def times_the_bound(plan: Plan) -> float | None:
 
 def circuit_tables(search: PlanSearch) -> tuple[Table, ...]:
     """Return one table with a row for each kind and size of collective of the fastest data parallelism whose schedules
-    are synthesized, sorted by both: how often it occurs in a step, its time, its ratio to the lower bound and notes of
-    its schedule; an empty tuple without such a plan."""
+    are all synthesized for their size, sorted by both: how often it occurs in a step, its time, its ratio to the lower
+    bound and notes of its schedule; the caption says how long circuits change in a step, or that packets need none; an
+    empty tuple without such a plan."""
     synthesized = (plan for plan in compared(search) if all(carrier(name).by_size for name in plan.algorithms))
     plan = next((plan for plan in synthesized if plan.exchanges), None)
     if plan is None or plan.result is None or plan.prices is None:
@@ -149,10 +151,12 @@ _LETTERS = 58
 
 
 def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
-    """Yield (file name without a suffix, title, figure, caption) of every picture: breakdown, Pareto front and the
-    winner's timeline always, the schedule where one was verified (:func:`drawn_schedule`); of the fastest placed plan,
-    one that shares a model between devices first, the timeline unless it is the winner's, the placement where it has
-    several devices, and the traffic where it has several ranks."""
+    """Yield (file name without a suffix, title, figure, caption) of every picture: ``breakdown``
+    (:func:`fastest_breakdown`), ``pareto`` (seconds and joules of a sample of the simulated plans) and the winner's
+    ``timeline`` always, ``schedule``, a map of the winner's or data parallelism's largest exchange, where there is one
+    (:func:`drawn_schedule`); of the fastest placed plan, one that shares a model between devices first,
+    ``placed-timeline`` unless it is the winner, ``placement`` where a model is shared between several devices, and
+    ``traffic`` where it has several ranks."""
     winner = search.winner
     # The fastest placed plan that shares a model between devices; without one, the fastest.
     shared = (plan for plan in search.ranking if plan.placed is not None and plan.placed.plan.k > 1)
@@ -181,9 +185,9 @@ def figures(search: PlanSearch) -> Iterator[tuple[str, str, Figure, str]]:
 
 
 def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
-    """Return a plan and the verified schedule of its largest exchange: of the winner, or else of the fastest data
-    parallelism alone with gradients as they are; plans that a collective library carries, or without priced exchanges,
-    are passed over. None if no plan is left."""
+    """Return (plan, verified schedule of the largest exchange of its step): of the winner, or else of the fastest data
+    parallelism alone with gradients as they are; plans that a collective library carries in part, and others than data
+    parallelism alone or of a single rank, are passed over. None if no plan is left."""
     for plan in [search.winner, *compared(search)]:
         if plan.exchanges and plan.verified and plan.prices:
             return plan, plan.prices.schedule(plan.exchanges[0].kind, plan.exchanges[0].nbytes)
@@ -221,15 +225,16 @@ def _pareto(search: PlanSearch) -> Figure:
 
 
 def _lanes(plan: Plan) -> str:
-    """Return a sentence for the caption, with a blank before it, of a timeline that shows only the 16 busiest of a
-    plan's devices and links; empty if it does."""
+    """Return a sentence for the caption of a timeline, with a blank before it, that only the 16 busiest of the plan's
+    devices and links are shown; empty if the plan has no more than 16 of them, all of which are shown."""
     count = len(plan.timeline.resources)
     return f" The busiest {_LANES} of {count} devices and links." if count > _LANES else ""
 
 
 def _placement_caption(name: str, step: PlacedStep) -> str:
     """Return the caption of a placement: ``name``, words for plan and cluster, then the numbers of sub-operators and
-    operators, the method, and the number of devices that get nothing, if any."""
+    operators, the method, the number of devices that get nothing, if any, and that the right part of the picture has
+    the computing time of each device."""
     balanced, placement = step.plan.balanced, step.plan.placement
     idle = step.plan.k - len(set(placement.device.tolist()))
     unused = f" {idle} of {step.plan.k} devices get nothing." if idle else ""
@@ -240,9 +245,10 @@ def _placement_caption(name: str, step: PlacedStep) -> str:
 
 
 def _traffic_caption(name: str, step: PlacedStep) -> str:
-    """Return the caption of the traffic matrix of a placed step: ``name``, words for plan and cluster, then how many
-    circuits are granted, once or in holds (or that packets need none), and the bytes of a group that are relayed, if
-    any."""
+    """Return the caption of the traffic matrix of a placed step: ``name``, words for plan and cluster, then what the
+    picture shows, how many circuits are granted, once for all of the step or anew for every hold, a stretch in which
+    they stand (with the number of holds and the duty cycle; or that packets need none), and the bytes of a group that
+    are relayed, if any."""
     circuits = step.circuits
     if circuits.assignment is None:
         granted = "Packets: each pair may have its whole port, in turn."
@@ -260,10 +266,11 @@ def _traffic_caption(name: str, step: PlacedStep) -> str:
 
 
 def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines on where the winner's time goes: its ranks' parts of a step in per cent (the mean over the stages),
-    what circuits that are changed within a step gain (also of the best placed plan), and its most expensive operators,
-    with their shares of the computing and what bounds them, which ``document``, that of the search, lists under
-    ``costliest_operators``. What is not known of the winner is left out."""
+    """Yield lines on where the winner's time goes: the parts of a rank's step in per cent (the mean over the stages;
+    parts of no time are left out), what circuits that are changed within a step gain (also of the best placed plan),
+    and its most expensive groups of like operators, at most ten, with their shares of the seconds of computing and what
+    bounds them, which ``document``, that of the search, lists under ``costliest_operators``. What is not known of the
+    winner is left out."""
     winner = search.winner
     if winner.spent is not None and winner.step_time:
         parts = {_name(part): float(seconds.mean()) / winner.step_time for part, seconds in winner.spent.items()}
@@ -283,8 +290,8 @@ def spent_lines(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str
 
 def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
     """Return ledgers of a step (its dollars, watts, joules and goodput) by the names of their places (``NAME, 64
-    ranks``, ``reference KIND``): of the first plan of each cluster, for the first four clusters, and of the first plan
-    on the electrical reference, if there is one."""
+    ranks``, ``reference KIND``): of the first plan of each cluster, for the first four clusters in the order of the
+    ranking, and of the first plan on the electrical reference, if there is one."""
     first = search.first_of_clusters
     reference = [plan for plan in first if plan in search.reference]
     shown = [plan for plan in first if plan not in reference][:MOST_PLACES]
@@ -294,8 +301,8 @@ def place_ledgers(search: PlanSearch) -> dict[str, StepLedger]:
 
 def _in_step(in_step: InStep) -> str:
     """Return a sentence on how often the switch changes its circuits within a step, how much of that is hidden, what it
-    gains over circuits that stand for the whole step, and how its planes are shared out among the axes of parallelism
-    in each phase; or that circuits stand, where changing them gains nothing."""
+    gains over circuits that stand for the whole step (or that there are too few planes to stand), and how many of its
+    planes each axis gets in each phase of the step; or that circuits stand, where changing them gains nothing."""
     best, standing, time = in_step.best, in_step.standing, format_time(in_step.reconfiguration_time)
     planes = [", ".join(f"{axis} {count}" for axis, count in division.items()) for division in best.settings.values()]
     if not best.turning:
@@ -330,8 +337,9 @@ def _name(part: str) -> str:
 
 def spent_tables(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[Table]:
     """Yield a table of the seconds that the rank of each stage spends on each part, where these are known, and one of
-    the winner's most expensive operators, which ``document`` lists under ``costliest_operators``; either may be
-    missing. Stages are counted from 0."""
+    the winner's most expensive groups of like operators, at most ten, with kind, number, share of the computing in per
+    cent and what bounds them (arithmetic, memory or launch), which ``document`` lists under ``costliest_operators``;
+    either may be missing. Stages are counted from 0."""
     spent = search.winner.spent
     if spent is not None:
         stages = range(len(next(iter(spent.values()))))
@@ -362,8 +370,11 @@ _COPIED = ("strategy", "site", "global_batch", "step_time", "breakdown", "memory
 
 
 def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> Iterator[RankingRow]:
-    """Yield one row for each of ``plans``, or of the whole ranking for None, with places numbered from 1 in that
-    order."""
+    """Yield one row for each of ``plans``, or of the whole ranking for None, with places numbered from 1 in that order.
+    A row has seconds of the step and its ``breakdown``, samples of a step, joules of a step over all ranks (None where
+    a part lacks a source; ``known_energy`` has those with one), bytes of the fullest rank, the 90 % interval as ``±3
+    %`` (with `` ≈`` where it does not tell the plan apart from the winner; empty where none is known), the method of
+    exchange with what it saves, and communication over its lower bound (None but for data parallelism alone)."""
     front = {id(plan) for plan in search.front}
     for place, plan in enumerate(search.ranking if plans is None else plans, start=1):
         exchange, interval = plan.gradient_exchange, search.intervals.get(id(plan))
@@ -395,8 +406,9 @@ def utilization(search: PlanSearch) -> str:
 
 
 def throughput(search: PlanSearch) -> str:
-    """Return as text the winner's samples per second, and for models of tokens the tokens per second of all ranks and
-    of one rank: ``1,024 samples/s, 2,097,000 tokens/s, 32,770 tokens/s a rank``."""
+    """Return as text the winner's samples per second of all ranks, with four significant digits, and for models of
+    tokens the tokens per second of all ranks and of one rank: ``1,024 samples/s, 2,097,000 tokens/s, 32,770 tokens/s a
+    rank``."""
     winner, tokens = search.winner, search.sequence_length
     rate = f"{format_rate(winner.samples_per_second)} samples/s"
     if tokens is None:
@@ -417,7 +429,9 @@ def interval_note(search: PlanSearch) -> str:
 
 
 def plan_report(search: PlanSearch, document: Mapping[str, Any], origin: Mapping[str, Any], answer: Answer) -> Report:
-    """Return the page of a search: the answer, facts, ranking, pictures, tables and notes.
+    """Return the page of a search: the answer, facts, ranking, the first five plans on the electrical reference,
+    pictures, collectives, memory, tables, what was not tried and why, and notes; with Bokeh installed also the plans
+    and lightpaths that a reader can look into.
 
     Args:
         search: the search, with at least one simulated plan.
@@ -485,8 +499,9 @@ def _memory(plan: Plan) -> dict[str, float]:
 
 
 def _explored(search: PlanSearch) -> dict[int, Document]:
-    """Return documents (timeline of the step, memory of the fullest rank, exchanges) of the first twenty plans of the
-    ranking and of the best of each kind, which a reader may look into, by their places from 1."""
+    """Return documents (timeline of the step in ``lanes`` and ``stretches``, ``tasks``, bytes of ``memory`` of the
+    fullest rank and its ``capacity``, ``exchanges`` as rows of text) of the first twenty plans of the ranking and of
+    the best of each kind, which a reader may look into, by their places from 1."""
     best = {id(plan) for plan in map(search.best_of, search.request.kinds) if plan is not None}
     explored = {}
     for place, plan in enumerate(search.ranking, start=1):
@@ -501,8 +516,9 @@ def _explored(search: PlanSearch) -> dict[int, Document]:
 
 
 def _facts(search: PlanSearch) -> tuple[tuple[str, str], ...]:
-    """Return what the page says first: (label, text) of each fact about the model, the winner's cluster, step and
-    energy, the methods of exchange, and how many plans were searched."""
+    """Return what the page says first: (label, text) of each fact about the model, the winner's cluster and its
+    calibration if it has one, fabric, batch, step, throughput, memory and energy, the methods of exchange, and how many
+    plans were searched."""
     winner, counts = search.winner, search.counts
     cluster, fabric, calibration = winner.cluster, winner.cluster.fabric, winner.cluster.accelerator.calibration
     batches = ", ".join(f"{samples:,}" for samples in search.global_batches)
@@ -567,8 +583,9 @@ def bandwidths(fabric: Fabric) -> str:
 
 
 def _not_sourced(search: PlanSearch) -> tuple[str, ...]:
-    """Return sentences on what lacks a source: parts that energies leave out, assumptions of each cluster (with its
-    name before them where there are several), and what averagers are built of."""
+    """Return sentences on what lacks a source: parts that energies of plans leave out, for each cluster the values
+    whose source says "assumption" and latencies that are not stated (with its name before them where there are
+    several), and what averagers are built of."""
     missing = dict.fromkeys(name for plan in search.ranking for name in plan.energy.missing)
     # Clusters that differ in their number of ranks only assume the same.
     clusters = {plan.cluster.name: plan.cluster for plan in search.ranking}
@@ -604,9 +621,10 @@ def _notes(search: PlanSearch) -> tuple[str, ...]:
 
 
 def _collectives(search: PlanSearch, winner: Plan) -> tuple[CollectiveRow, ...]:
-    """Return rows (algorithm, cost, lower bound) of the winner's largest exchange as the algorithms of plans of its
-    strategy carry it, fastest first and alike ones once; plans of several algorithms are left out. Empty where the
-    winner is not data parallelism alone, or exchanges nothing."""
+    """Return rows (algorithm, cost and lower bound with their seconds) of the winner's largest exchange as the
+    algorithms of plans of its strategy carry it, fastest first and alike ones once; plans of several algorithms are
+    left out. A method of exchange stands behind the algorithm. Empty where the winner is not data parallelism alone, or
+    exchanges nothing."""
     if winner.prices is None or not winner.exchanges:
         return ()
     exchange, rows = winner.exchanges[0], []

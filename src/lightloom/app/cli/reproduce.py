@@ -85,8 +85,9 @@ _SHORT: dict[Status, str] = {"by construction": "constructed", "not reproducible
 
 def _answer(results: Sequence[Study]) -> Parts:
     """Return what the terminal shows: how many printed numbers agree, with a row for each study, or of one study the up
-    to eight rows that deviate most. Of numbers that deviate or cannot be reproduced none agrees; all others count as
-    agreeing."""
+    to eight deviating rows that deviate most, with paper, ours and the difference in per cent of the larger number.
+    Where nothing printed is listed, it says how many findings are ours. Of numbers that deviate or cannot be reproduced
+    none agrees; all others count as agreeing."""
     numbers = [number for result in results for number in result.numbers]
     findings = sum(len(result.findings) for result in results)
     counts = status_counts(numbers)
@@ -132,7 +133,7 @@ def _answer(results: Sequence[Study]) -> Parts:
 
 def _deviation(claim: Claim) -> float:
     """Return how far ours is from the paper's number, as a share (0 to 1, or up to 2 of opposite signs) of the larger
-    magnitude; -1 where either is no number. Both must not be 0."""
+    magnitude; -1 where either is no number. At least one of two numbers must differ from 0."""
     paper, ours = claim.paper, claim.ours
     if isinstance(paper, str) or isinstance(ours, str) or paper is None or ours is None:
         return -1.0
@@ -140,8 +141,8 @@ def _deviation(claim: Claim) -> float:
 
 
 def _every_row(results: Iterable[Study]) -> Iterator[str | Table]:
-    """Yield for each study a table of its claims, printed numbers that were settled without a row, its own findings,
-    how many agree and deviate, and what it assumes."""
+    """Yield for each study a table of its claims, printed numbers that were settled without a row, findings of ours, a
+    line of how many printed numbers have each status, and a line for each assumption."""
     console = make_console()
     width = console.width if console.is_terminal else None
     for result in results:

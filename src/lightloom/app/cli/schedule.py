@@ -144,7 +144,8 @@ def write_schedule(
 
 
 def _verified(found: VerifiedSchedule) -> Parts:
-    """Return what the terminal shows of a schedule that was verified: its time beside its bound."""
+    """Return what the terminal shows of a schedule that was verified: its collective, fabric, algorithm and number of
+    rows (transfers); its time and how many times its lower bound that is; and what sets that bound."""
     moved, bound = found.collective, found.lower_bound
     return screen(
         f"{moved.kind} of {format_size(moved.nbytes)} over {moved.ranks} ranks ({found.fabric.kind_name}), "
@@ -164,7 +165,9 @@ def _verified(found: VerifiedSchedule) -> Parts:
 def _execute(found: VerifiedSchedule, nbytes: str | None, how: Execution) -> Document:
     """Return the document of an execution over processes of this host, each of which compares its result with that of
     torch.distributed: the schedule (``algorithm``, ``kind``, ``ranks``, ``chunks``, ``queued``), ``right`` (True), and
-    all fields of the trial, such as ``seconds``, ``reference_seconds``, ``same_bits`` and ``error_over_bound``.
+    all fields of the trial, such as ``values`` of a rank, ``messages``, ``seconds`` and ``reference_seconds`` (medians
+    over the rounds, of the slowest rank, of ours and of torch.distributed), ``same_bits``, and ``error_over_bound``,
+    the largest error of a sum over what rounding allows.
 
     Args:
         found: the schedule.
@@ -203,8 +206,9 @@ def _execute(found: VerifiedSchedule, nbytes: str | None, how: Execution) -> Doc
 
 
 def _executed(result: Document) -> Parts:
-    """Return what the terminal shows of an execution: how exactly it agrees with torch.distributed's own collective,
-    and how long both took."""
+    """Return what the terminal shows of an execution: that it has the bits of torch.distributed's own collective, or by
+    what share of what rounding allows its sums are off; how long both took; and the number of values of a rank, their
+    type, chunks, zeros added and messages."""
     each = "each" if result["kind"] not in (*SIZED, "scatter") else "at most"
     padding = f", {result['padding']} zeros added to each block" if result["padding"] else ""
     ours, theirs = format_time(result["seconds"]), format_time(result["reference_seconds"])

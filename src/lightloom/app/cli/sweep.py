@@ -78,8 +78,13 @@ def sweep(experiment: Path, *, out: Path | None = None, workers: str | None = No
 
 
 def _answer(result: Swept, document: Document) -> Answer:
-    """Return the answer for terminal and page: how often each algorithm or plan is fastest, and how often alone (the
-    first eight rows), and how many points were computed, taken from an earlier run, refused or failed."""
+    """Return the answer for terminal and page: who is fastest most often among collectives and among training steps; a
+    row for each algorithm or plan that is fastest somewhere (the first eight; collectives come first) with how often it
+    is, and how often no other is as fast; and how many points were computed, taken from an earlier run, done, refused
+    or failed, were left by Ctrl-C, and the most frequent reason of those not done.
+
+    ``document`` has the numbers of ``points`` and of those ``done``, ``refused`` and ``failed``.
+    """
     rows = [
         {"fastest": name, "among": words, "times": times, "alone": alone}
         for what, words in _KINDS.items()

@@ -40,8 +40,8 @@ def traffic(
 
 def _answer(result: TrafficResult) -> Parts:
     """Return what the terminal shows: the job that the others slow most and its exchange that they slow most, a row for
-    each job, and how the fabric is shared. Slowdowns are times together over times alone; below 1.0005 nothing counts
-    as slowed."""
+    each job, and how the fabric is shared. Slowdowns are times together over times alone; up to 1.0005 nothing counts
+    as slowed, and neither the exchange nor the job is named."""
     slowest = max(result.jobs, key=lambda each: each.slowdown)
     best = [f"{slowest.alone.job.label} is slowed most: {slowest.slowdown:.3f} times as long as alone"]
     if slowest.slowdown <= 1.0005:

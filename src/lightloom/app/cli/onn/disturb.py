@@ -38,7 +38,9 @@ from lightloom.reports.progress import progress
 def train_model(network: Path, settings: ModelSettings, seed: int) -> Shown:
     """Train LeNet on MNIST twice from the same weights, with gradients averaged in float32 and by one fabrication of
     the network's devices with their errors, and return the result to print: the test accuracies of both, the share of
-    mean codes that the devices get wrong, and their root mean square error in units of the last place.
+    mean codes of uniformly drawn ones that the devices get wrong, and the root mean square error of all of them in
+    units of the last place. The document has ``test_accuracy`` and ``test_accuracy_float32`` (0 to 1),
+    ``code_error_rate``, ``rms_error_lsb`` and the settings.
 
     Args:
         network: file of a single network (.npz), no cascade; each of its servers is a process of the training.
@@ -50,6 +52,7 @@ def train_model(network: Path, settings: ModelSettings, seed: int) -> Shown:
         ConfigError: no data, a network that cannot be read, or a folder that holds a run of another network, devices,
             seed or length.
         UnsupportedError: no PyTorch, or more than 8 servers.
+        LaunchError: the training failed.
     """
     how, loaded, iterations = settings.non_idealities(), load_network(network), settings.iterations
     origin = provenance([network_hash(*loaded), asdict(how), {"iterations": iterations}, seed], seed)
@@ -92,7 +95,9 @@ def disturb(
     all: bool,
 ) -> Shown:
     """Fabricate a network's meshes many times, and return the result to print: which share of averages still comes out
-    right, as mean, worst and best of the fabrications, with the stated errors and at each point of the sweeps.
+    right, as mean, worst and best of the fabrications, with the stated errors and at each point of the sweeps; without
+    sweeps, where that is quick (at most a million grid points over all fabrications), also the mean with a half and a
+    tenth of the errors.
 
     Args:
         network: file of a network or a cascade.
@@ -102,10 +107,11 @@ def disturb(
         sweep: texts NAME=LOW..HIGH[:POINTS], each an error of devices, such as ``phase-error``, along which the
             accuracy is repeated, the other errors as stated; 9 points unless given.
         units: whether P (which averages digits in front of the network) and T (which divides the result among servers)
-            err too, and words that servers receive count.
+            err too, and words that servers receive count; else P and T are ideal, and grid points of the network count.
         seed: of the fabrications.
         figure: file for a picture of the sweeps; None draws nothing.
-        all: whether every row of the sweeps and the mapping are shown; else at most about eight rows.
+        all: whether every row of the sweeps and the mapping are shown; else at most eight rows of all sweeps, but two
+            or more of each.
 
     Raises:
         ConfigError: a sweep or an error out of range, a figure without a sweep, or ``units`` of a cascade.
@@ -160,7 +166,7 @@ def disturb(
 def _read_sweep(text: str) -> tuple[str, list[float]]:
     """Return (field of `NonIdealities`, values that it takes in a sweep, ascending) from NAME=LOW..HIGH[:POINTS], where
     NAME is an error of devices such as ``phase-error``. There are 9 points where none are stated, in equal ratios, or
-    equal steps from 0; of ``dac-bits`` every whole number.
+    equal steps from 0; of ``dac-bits`` every whole number from LOW to HIGH, whatever the points.
 
     Raises:
         ConfigError: not NAME=LOW..HIGH[:POINTS] in bare numbers, not 0 <= LOW < HIGH, or not 2 to 1,000 points. How
@@ -215,8 +221,10 @@ def _subject(path: Path, mapping: MeshMapping, options: Document) -> tuple[str, 
 
 
 def _parts(document: Document, network: Path, scaled: Callable[[float], float] | None, all: bool) -> Parts:
-    """Yield what the terminal shows: the answer with a table of mean, worst and best per cent that come out right along
-    each sweep, at most about eight rows of it unless ``all``, which also adds the mapping.
+    """Yield what the terminal shows: which share of the grid points or words, in per cent, is averaged rightly, as
+    mean, worst and best of the fabrications, and of how many; a table of the same along each sweep, at most eight rows
+    in all, but two or more of each, unless ``all``; whether P and T err, whether couplers and crosstalk are made up
+    for, the largest gain in dB and the calibration; with ``all`` also the mapping.
 
     ``document`` is that of :func:`disturb`. ``scaled`` returns the mean accuracy with the stated errors times a share,
     and is shown for half and a tenth of them; None leaves both out.

@@ -127,7 +127,8 @@ def sweep_parts(text: str, example: str) -> tuple[str, str, str, str]:
 
 def sweep_values(name: str, low: float, high: float, points: int) -> list[float]:
     """Return ``points`` ascending values from ``low`` to ``high`` in equal ratios, or in equal steps where ``low`` is
-    0; of the option ``name`` = ``dac-bits`` every whole number between them, whatever ``points`` is."""
+    0; of the option ``name`` = ``dac-bits`` every whole number from ``low`` to ``high`` (none where there is none),
+    whatever ``points`` is."""
     if name == "dac-bits":
         return [float(bits) for bits in range(math.ceil(low), math.floor(high) + 1)]
     return [float(value) for value in (np.geomspace(low, high, points) if low > 0 else np.linspace(low, high, points))]
@@ -136,8 +137,8 @@ def sweep_values(name: str, low: float, high: float, points: int) -> list[float]
 def evenly(sweeps: Sequence[Document], everything: bool) -> tuple[list[tuple[Document, Document]], int]:
     """Return (pairs of a sweep and one of its ``rows``, number of rows left out): what a table of sweeps shows.
 
-    Of each sweep as many rows as of the others, evenly over it with both ends, are shown: at most eight of all sweeps
-    together, but two or more of each; all with ``everything``.
+    Of n sweeps, each has the larger of 8 // n and 2 rows, evenly spaced with both ends, or all of its rows where it has
+    no more; with ``everything`` all rows of all sweeps are shown.
     """
     most = max(MOST_ROWS // max(len(sweeps), 1), 2)
     shown = []

@@ -42,11 +42,12 @@ LinkSweep = tuple[str, list[float]]
 def read_sweep(text: str, link: Link) -> LinkSweep:
     """Read ``NAME=LOW..HIGH[:POINTS]`` of a link, and return (the option's name with hyphens, its ascending values, in
     SI units or dB); both ends may have units. There are 9 points where none are stated, in equal ratios, or equal steps
-    from 0; of ``dac-bits`` every whole number. ``link`` has the other settings, with which both ends are checked.
+    from 0; of ``dac-bits`` every whole number, whatever the points. ``link`` has the other settings, with which both
+    ends are checked.
 
     Raises:
-        ConfigError: another form, an option in words, not LOW < HIGH, not 2 to 1,000 points, or an end that the option
-            cannot have.
+        ConfigError: another form, an option whose value is a word and no number, not LOW < HIGH, not 2 to 1,000 points,
+            or an end that the option cannot have.
         UnknownNameError: no such option.
     """
     name, low_text, high_text, points_text = sweep_parts(text, "phase-lock=0.05..0.3:6")
@@ -67,7 +68,7 @@ def read_sweep(text: str, link: Link) -> LinkSweep:
 
 def link_at(link: Link, name: str, value: float) -> Link:
     """Return the link with the option ``name`` (with hyphens) set to a value of a sweep, in SI units or dB; a number of
-    bits is cut to a whole one.
+    bits is cut to a whole one. The given link stays as it is.
 
     Raises:
         ConfigError: the value is out of the option's range.
@@ -146,10 +147,12 @@ def link(
 
 def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[str, int], rate_only: bool) -> Document:
     """Return the document but for its mapping and provenance: the ``link`` with ``sources`` of its settings; word
-    errors of the link as it is, at the top level (``word_error_rate``, ``interval_95``, ``worst_fabrication`` and
-    others); its ``light``; in ``contributions`` those of each part made ideal and of each part erring alone (None with
-    ``rate_only``); and in ``sweeps``, each with ``option``, ``unit`` and ``rows``, the word errors at each point,
-    beside its ``value``. ``chip`` is the mapped averager, ``settings`` the link.
+    errors of the link as it is, at the top level (``word_error_rate``, ``interval_95``, ``worst_fabrication``, the
+    largest rate of one, and others); its ``light``, powers in watts of lasers and signals and gains in dB; in
+    ``contributions`` those of each part made ideal and of each part erring alone, with the ``weakest_part`` (None with
+    ``rate_only``); errors are enlarged for these, up to 10 times (``errors_enlarged_by``), where fewer than 50 words
+    are wrong; and in ``sweeps``, each with ``option``, ``unit`` and ``rows``, the word errors at each point, beside its
+    ``value``. ``chip`` is the mapped averager, ``settings`` the link.
 
     ``tried`` holds the number of ``words`` for each fabrication and of ``fabrications``, and the ``seed``, as keywords;
     all word errors are of the same words and fabrications.
@@ -184,9 +187,12 @@ def _measured(chip: Chip, settings: Link, sweeps: list[LinkSweep], tried: dict[s
 
 
 def _parts(document: Document, settings: Link, network: Path, all: bool) -> Parts:
-    """Yield what the terminal shows of the document of :func:`link`: the answer with rows of the sweeps (at most about
-    eight), or without sweeps of the words wrong with each part made ideal, if the parts were tried; with ``all`` every
-    row, and also the words wrong with one part erring alone, the light, and every setting with its source."""
+    """Yield what the terminal shows of the document of :func:`link`: the share of words that are wrong with its 95 %
+    interval, the fabrications that never err and the worst one, and what lasers emit; then rows of the sweeps (at most
+    eight of all, but two or more of each), or without sweeps, if the parts were tried, the words wrong as the link is
+    and with each part made ideal, the first eight rows; and the weakest part and the strongest light. With ``all`` it
+    has every row, and also the words wrong with one part erring alone, the mapping, the light, and every setting with
+    its source, but for the noise figure of amplifiers where gain is electrical."""
     compared, lit, legend = document["contributions"], document["light"], ""
     power = {name: format_quantity(value, "power") for name, value in lit.items() if isinstance(value, float)}
     shown, hidden = evenly(document["sweeps"], all)

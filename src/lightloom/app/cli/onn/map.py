@@ -148,7 +148,8 @@ def _meshes(
 ) -> Shown:
     """Decompose the matrices of a network, or a single one, into meshes, write what is asked for, and return the result
     to print: the interferometers as mapped, as the full SVD and by economy, columns, largest gain and largest error, in
-    all and for each matrix; or, with ``phases``, check that this file has their phases.
+    all (those of a cascade's level 1 once for each group) and for each matrix; or, with ``phases``, check that this
+    file has their phases.
 
     Args:
         source: network (.npz) or matrix (.npy); None with ``switch``.
@@ -253,8 +254,9 @@ def _permutation(text: str) -> tuple[None, dict[str, Column], int]:
 
 def _drawn_name(layer: str | None, matrices: dict[str, Column]) -> str:
     """Return the name of the matrix that is drawn: the one that ``layer`` names, in full (``P``, ``level 1 layer 2``)
-    or by a layer's number from 1, or with None that of the first layer, or a single matrix. ``matrices`` are those of
-    the source by name. ConfigError for a layer that does not exist, even if nothing is drawn."""
+    or by a layer's number from 1 (not of a cascade, whose layers are named in full), or with None that of the first
+    layer (of level 1), or a single matrix. ``matrices`` are those of the source by name. ConfigError for a layer that
+    does not exist, even if nothing is drawn."""
     if layer is None:
         return next(name for name in matrices if name.endswith("layer 1") or name == "matrix")
     name = layer if layer in matrices else f"layer {layer}"
@@ -321,8 +323,9 @@ def _map_row(name: str, part: Part, matrix: Column) -> Document:
 
 def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -> Shown:
     """Return the result to print, that the phases in the file ``path`` are those of the matrices in ``like``, with
-    their number of interferometers and the largest difference. ConfigError for phases of other meshes, and of other
-    matrices on equal meshes, off by more than 1e-9 of a matrix's largest entry.
+    their number of interferometers and the largest difference. The document has ``mzi_count`` and
+    ``largest_difference``, relative to the largest entry of the same matrix. ConfigError for phases of other meshes,
+    and of other matrices on equal meshes, off by more than 1e-9 of a matrix's largest entry.
 
     ``parts`` are the meshes of the matrices by name; ``options`` are only hashed, for the provenance, and ``like`` is
     only named in messages.
@@ -339,8 +342,10 @@ def _check(path: Path, parts: dict[str, Part], like: Path, options: list[str]) -
 
 
 def _map_parts(document: Document, source: Path, all: bool) -> Parts:
-    """Return what the terminal shows of mapped matrices: the answer with a row for each matrix, the first eight unless
-    ``all``, and the interferometers in other forms."""
+    """Return what the terminal shows of mapped matrices: interferometers and columns in all, crossings if components
+    have meshes of their own, and the largest error; a row for each matrix with its signals, interferometers, columns,
+    gain in dB and largest error, the first eight unless ``all``; and, but for unitary matrices, the interferometers in
+    the forms ``svd`` and ``economy`` and the matrix with the largest gain."""
     parts, form = document["parts"], document["form"]
     counted = document["components"] and document["crossings"] is not None
     crossed = f"; {document['crossings']:,} crossings of waveguides" if counted else ""
@@ -374,7 +379,7 @@ def _chip(
     """Lay out a whole averager (P in front of the network, its layers with gains and units, T behind it): return the
     result to print, with footprint, heaters, ports and errors beside its wavelength, and write layout (``out``, .gds),
     ``netlist`` and ``figure`` where they are asked for. The mapping is the settings', else the file's, else
-    ``compact``; ``all`` shows every row and what is assumed.
+    ``compact``; ``all`` shows a row for each part, the first eight otherwise, and what is assumed.
 
     Raises:
         ConfigError: a layout that does not end in .gds, a file that cannot be read, or a mapping that only approximates
@@ -446,8 +451,11 @@ def _title(document: Document, network: Path) -> str:
 
 
 def _chip_parts(document: Document, network: Path, averager: MappedAverager, all: bool) -> Parts:
-    """Yield what the terminal shows of a chip: the answer with a row for each part of it; and its area at half and
-    twice the pitch; with ``all`` also what is assumed of it."""
+    """Yield what the terminal shows of a chip: its area, size and interferometers, and its heaters, ports, gains with
+    units, and crossings; a row for each of its first eight parts (P, layers, T), for each of all with ``all``; its area
+    at half and twice the pitch; and the error of its matrix 0.1 nm off its wavelength. With ``all`` also the mapping,
+    the measures and the dispersion, both marked as assumptions, and the error at all four distances (``detuned`` of the
+    document)."""
     measures, dispersion = document["measures_um"], document["dispersion"]
     pitch, detuned = measures["pitch"], {row["metres"] * 1e9: row["error"] for row in document["detuned"]}
     nearest = min(detuned)
@@ -496,9 +504,9 @@ INVISIBLE = (
 
 def calibrate(network: Path | None, settings: CalibrateSettings, seed: int, figure: Path | None, all: bool) -> Shown:
     """Calibrate simulated chips with unknown errors from their output powers, and return the result to print, with
-    errors before and after and the number of measurements: of P, each layer and T of a network, else of random unitary
-    matrices. For a network the result also has the share of 20,000 words that its servers receive right before and
-    after.
+    errors of the matrices, relative to their norm, before and after and the number of measurements: of P, each layer
+    and T of a network, else of random unitary matrices. For a network the result also has the share of 20,000 words
+    that its servers receive right before and after.
 
     Args:
         network: file of a network, or None for random matrices.
@@ -506,7 +514,7 @@ def calibrate(network: Path | None, settings: CalibrateSettings, seed: int, figu
         seed: of devices, settings and noise, at least 0; the n-th random matrix, from 0, has ``seed`` + n.
         figure: file for a picture of residuals over the steps of the fits, and of errors before and after; None draws
             nothing.
-        all: whether every row and what is fitted is shown.
+        all: whether every row and what is fitted is shown, else the first eight rows.
 
     Raises:
         ConfigError: a setting out of range, a mapping that only approximates, or, with a network, the settings
@@ -568,8 +576,10 @@ def _chips_title(document: Document, network: Path | None) -> str:
 
 def _chips_parts(document: Document, network: Path | None, all: bool) -> Parts:
     """Yield what the terminal shows of calibrated chips: the answer (the largest error of a matrix before and after,
-    and of a network the share of words averaged rightly) with a row for each chip; with ``all`` also what is fitted,
-    and what powers cannot show."""
+    and of a network the share of words averaged rightly) with a row for each of the first eight chips: signals,
+    interferometers, measured settings and powers, error before and after, with aging also aged and calibrated again;
+    then the error that the devices allow and the first two of the remarks on fits that failed. With ``all`` every row
+    and remark, the mapping, noise and drift, what is fitted, and what powers cannot show."""
     conditions, rows = document["conditions"], document["chips"]
     before, after, allowed = (max(row[f"error_{when}"] for row in rows) for when in ("before", "after", "limit"))
     best = [f"error of a matrix at most {after:.3g} after calibration, {before:.3g} before"]

@@ -121,8 +121,9 @@ _TRAINING |= {"gradient_epochs", "gradient_loss", "threads", "device"}
 
 
 def _training(settings: TrainSettings) -> Document:
-    """Return what is stated of the training as fields of the recipe (``epochs``, ``batch``, ``noise``, ``rounding``,
-    ``device`` and others), with the errors of ``devices`` and ``aware_from`` unless all errors are 0.
+    """Return the settings of the training as fields of the recipe: ``noise``, ``rounding``, ``device`` and others with
+    their defaults, ``epochs``, ``cpu_seconds`` and ``batch`` only where they are stated, and ``devices`` (their errors)
+    unless all errors are 0, then also ``aware_from`` where that is stated.
 
     Raises:
         ConfigError: epochs and CPU seconds together, or ``aware_from`` without an error of devices.
@@ -150,8 +151,9 @@ def _levels(
     groups: int, servers: int | None, bits: int | None, structure: Document, options: Document
 ) -> tuple[TrainingRecipe, TrainingRecipe]:
     """Return (recipe of the lower level, recipe of the upper level) of a cascade of ``groups`` groups of ``servers``
-    servers each, by default those of scenario 1 with its servers and bits; ``structure`` and ``options`` are stated
-    fields of both. ConfigError for --servers without --bits or --layers."""
+    servers each, by default those of scenario 1 with its servers and bits, and with two matrices of 64 x 64 more than
+    its layers; ``structure`` and ``options`` are stated fields of both. ConfigError for one of servers and bits without
+    the other, or for both without ``layers`` in ``structure``."""
     if (servers is None) != (bits is None):
         raise ConfigError("give --servers and --bits together")
     if servers is not None and "layers" not in structure:
@@ -169,8 +171,9 @@ def _recipe(
         scenario: row of the paper's Table I, 1 to 4, or None.
         servers: number of servers, or None with a scenario.
         bits: bits of a code, or None with a scenario.
-        structure: stated fields of the structure; without a form it is ``cayley``, and all matrices are approximated
-            unless they are stated or the form is ``free``.
+        structure: stated fields of the structure; without a form it is ``cayley``. Unless ``approximated`` is stated,
+            the matrices approximated are none with the form ``free``, else those of the scenario in Table I, or all of
+            given layers.
         options: fields of the training.
 
     Raises:
@@ -192,8 +195,10 @@ def _recipe(
 
 
 def _parts(document: Document, recipe: TrainingRecipe) -> Parts:
-    """Return what the terminal shows of a trained network: its accuracy, a table of facts, and how many interferometers
-    a constructed network takes."""
+    """Return what the terminal shows of a trained network: its accuracy in per cent, the number of wrong outputs,
+    epochs and CPU seconds; a table of the approximated matrices, errors of devices it was trained with, interferometers
+    and largest gain in dB; and how many interferometers takes a network for the same servers and bits that is
+    constructed, not trained."""
     how = "every point of the grid" if document["exhaustive"] else "sampled points"
     facts = {
         "approximated matrices": ", ".join(str(n) for n in recipe.approximated) or "none",
@@ -230,13 +235,15 @@ def _function(scenario: int | None, servers: int | None, bits: int | None, round
 def _search(
     function: FunctionArguments, chosen: TrainSettings, options: Document, folder: Path | None, all: bool
 ) -> Shown:
-    """Train structures of the chosen widths and depths by successive halving of a budget of epochs, and return the
-    result to print: all that were tried, and which are on the front of accuracy, interferometers and tolerated noise.
+    """Train structures of the chosen widths and depths by successive halving: each round trains half as many networks
+    anew for twice as many epochs, and the last round trains a single one for the whole budget; return the result to
+    print: the trials of all rounds, and which are on the front of accuracy, interferometers and tolerated noise, where
+    no other trial beats them.
 
-    The budget is taken out of ``options`` (``epochs``, 160 if not stated); the others are fields of the training, but
-    ``rounding``, which ``function`` has.
-    ``folder`` keeps what is trained, so that an interrupted search resumes; ConfigError where it belongs to another
-    search.
+    The budget, the epochs of the last round, is taken out of ``options`` (``epochs``, 160 if not stated); the others
+    are fields of the training, but ``rounding``, which ``function`` has. ``folder`` keeps what is trained, so that an
+    interrupted search resumes; ConfigError where it belongs to another search, for a width or depth below 1, and for a
+    budget too small for all rounds.
     """
     _need_torch()
     from lightloom.photonics.onn.search import search, work
@@ -251,8 +258,10 @@ def _search(
 
 
 def _search_parts(function: FunctionArguments, result: SearchResult, all: bool) -> Parts:
-    """Return what the terminal shows of a search: the most accurate network on the front, and a row for each network
-    that was tried, those on the front, marked ``*``, first: no other is better in accuracy, interferometers and noise.
+    """Return what the terminal shows of a search: the most accurate network on the front, and a row for each trial, a
+    network after the epochs of one round, so that a network may have several rows: signals, interferometers, share of
+    outputs right (0 to 1), noise limit (a share of full scale, 0 below 99.99 % right) and epochs. Trials on the front,
+    which no other trial beats in accuracy, interferometers and noise limit together, are marked ``*`` and come first.
     Only the first eight rows are shown unless ``all``."""
     rows = [
         {**asdict(trial), "signals": _signals(trial.layers), "mark": "*" if trial in result.front else ""}
