@@ -211,7 +211,7 @@ def _members(hint: Any) -> set[Any]:
 
 def _value_of(hint: Any) -> tuple[type, list[Any], bool]:
     """Return (type, bounds, repeated) of an option's value: ``bool``, ``Path``, ``int``, ``float`` or, for all that is
-    read as text, ``str``.
+    read as text (numbers with units and unions of several types too), ``str``.
 
     Bounds are pydantic's constraints of a number, empty for other types; ``repeated`` is True where an annotation
     allows a sequence of such values.

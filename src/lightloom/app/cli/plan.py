@@ -262,8 +262,8 @@ def _write(
 def _explained(search: PlanSearch, document: Mapping[str, Any]) -> Iterator[str | Text | Table]:
     """Yield what ``--explain`` adds: lines on the source of prices, and of durations that a trace has measured; why the
     winner wins and rivals lose; where the seconds of the winner's step go; a table of data parallelism with every
-    algorithm that was simulated; notes on methods of exchange; what the model's file lacks; and, each reason once, what
-    was left out or refused. Lines and tables without content are left out.
+    algorithm that was simulated; notes on methods of exchange; what the model's file lacks; what was left out; and,
+    each once, the reasons for which plans were refused. Lines and tables without content are left out.
 
     ``document`` is the complete one of the search, with ``latency_sensitivity`` if the latency of a hop at which
     another plan wins is to be told too.

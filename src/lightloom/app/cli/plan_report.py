@@ -56,8 +56,8 @@ _SAME = 1e-6
 
 def compared(search: PlanSearch) -> list[Plan]:
     """Return the plans of data parallelism alone that were simulated with gradients as they are (by no method of
-    exchange), with every algorithm, of one strategy only (ddp or fsdp): that of the first such plan of the ranking,
-    which may have a method; fastest step first, empty if there are none."""
+    exchange), with every algorithm, fastest step first; empty if there are none. They are all of one strategy, ddp or
+    fsdp: that of the first plan of data parallelism alone in the ranking, with or without a method of exchange."""
     plans = [plan for plan in search.ranking if plan.strategy in DATA_PARALLEL and plan.result is not None]
     same = [plan for plan in plans if plan.strategy == plans[0].strategy and plan.gradient_exchange is None]
     return sorted(same, key=lambda plan: plan.step_time)
@@ -371,10 +371,13 @@ _COPIED = ("strategy", "site", "global_batch", "step_time", "breakdown", "memory
 
 def ranking_rows(search: PlanSearch, plans: Iterable[Plan] | None = None) -> Iterator[RankingRow]:
     """Yield one row for each of ``plans``, or of the whole ranking for None, with places numbered from 1 in that order.
+
     A row has seconds of the step and its ``breakdown``, samples of a step, joules of a step over all ranks (None where
-    a part lacks a source; ``known_energy`` has those with one), bytes of the fullest rank, the 90 % interval as ``±3
-    %`` (with `` ≈`` where it does not tell the plan apart from the winner; empty where none is known), the method of
-    exchange with what it saves, and communication over its lower bound (None but for data parallelism alone)."""
+    a part lacks a source; ``known_energy`` has those with one), bytes of the fullest rank, the method of exchange with
+    what it saves, and communication over its lower bound (None but for data parallelism alone). Its ``interval`` is
+    that of 90 %, as ``±3 %``, followed by ≈ where it does not tell the plan apart from the winner; empty where none is
+    known.
+    """
     front = {id(plan) for plan in search.front}
     for place, plan in enumerate(search.ranking if plans is None else plans, start=1):
         exchange, interval = plan.gradient_exchange, search.intervals.get(id(plan))

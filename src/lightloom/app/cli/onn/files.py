@@ -54,9 +54,10 @@ def read_layers(text: str, servers: int | None = None, bits: int | None = None) 
 def draw_noise(
     network: LayeredNetwork, arguments: FunctionArguments, name: str, evaluations: int, figure: Path, document: Document
 ) -> None:
-    """Draw the share of inputs averaged wrongly against noise at 33 levels into the file ``figure``, and add the
-    curve's points to ``document``. Noise is Gaussian on every signal, its standard deviation a share of the signal's
-    full scale; the region beyond which no network can be 99.99 % right is shaded.
+    """Draw the share of inputs averaged wrongly against noise at 33 levels around the limit, evenly spaced as
+    logarithms, into the file ``figure``, and add the curve's points to ``document``. Noise is Gaussian on every signal,
+    its standard deviation a share of the signal's full scale; the region beyond which no network can be 99.99 % right
+    is shaded.
 
     Args:
         network: the network.
@@ -65,7 +66,8 @@ def draw_noise(
         evaluations: least number of noisy draws behind each point.
         figure: the file (.svg, .png, .pdf).
         document: the command's, with ``noise_limit`` (noise from which the network is less than 99.99 % right, which is
-            marked) and ``provenance``; gets ``noise_curve``, rows with ``noise`` and ``error_rate``, ascending.
+            marked unless it is 0) and ``provenance``; gets ``noise_curve``, rows with ``noise`` and ``error_rate``,
+            ascending.
     """
     limit, origin = document["noise_limit"], document["provenance"]
     function = arguments.function()

@@ -578,8 +578,8 @@ def _chips_parts(document: Document, network: Path | None, all: bool) -> Parts:
     """Yield what the terminal shows of calibrated chips: the answer (the largest error of a matrix before and after,
     and of a network the share of words averaged rightly) with a row for each of the first eight chips: signals,
     interferometers, measured settings and powers, error before and after, with aging also aged and calibrated again;
-    then the error that the devices allow and the first two of the remarks on fits that failed. With ``all`` every row
-    and remark, the mapping, noise and drift, what is fitted, and what powers cannot show."""
+    then the error that the devices allow and the first two remarks (on fits that failed and on reordered outputs). With
+    ``all`` every row and remark, the mapping, noise and drift, what is fitted, and what powers cannot show."""
     conditions, rows = document["conditions"], document["chips"]
     before, after, allowed = (max(row[f"error_{when}"] for row in rows) for when in ("before", "after", "limit"))
     best = [f"error of a matrix at most {after:.3g} after calibration, {before:.3g} before"]
