@@ -485,7 +485,7 @@ def site_inputs(
         fields: those that ``--site`` may state, by default those of a site where accelerators are bought too.
 
     Raises:
-        ConfigError: a text of another form, a name twice, or none of the fields.
+        ConfigError: a text of another form, a name twice, or a field of ``--site`` that is not among ``fields``.
     """
     inputs = read_pairs(site, "--site {!r}", "field=value, e.g. electricity='8 ct/kWh'")
     for name in inputs:

@@ -195,8 +195,9 @@ def drawn_schedule(search: PlanSearch) -> tuple[Plan, Schedule] | None:
 
 
 def fastest_breakdown(search: PlanSearch) -> Figure:
-    """Return a figure of bars: the parts of the time of the twelve first plans of the ranking, of the best of each kind
-    (ddp, fsdp, tensor-pipeline, placed) further down, and of the first plan on the electrical reference.
+    """Return a figure of stacked bars: the parts of the time (computing, waiting for the network, waiting for circuits,
+    idle) of the twelve first plans of the ranking, of the best of each kind (ddp, fsdp, tensor-pipeline, placed)
+    further down, and of the first plan on the electrical reference.
 
     Times are those of a step, or of a sample where batches or clusters differ; the reference is then left out.
     """
@@ -215,7 +216,8 @@ def fastest_breakdown(search: PlanSearch) -> Figure:
 
 def _pareto(search: PlanSearch) -> Figure:
     """Return a figure of seconds against joules of a sample (of the parts whose power is known), a point for each plan
-    that may fit (for all if the winner does not), with the front of both."""
+    that may fit (for all if the winner does not), coloured by kind and shaped by cluster, on logarithmic axes; the
+    plans that no other beats in both are joined by a stepped line, and up to ten of them named."""
     points = {
         id(plan): Point(plan.strategy, plan.site, plan.label, plan.sample_time, plan.energy_per_sample)
         for plan in search.ranking

@@ -275,8 +275,9 @@ def _crossings(parts: dict[str, Part]) -> int:
 
 def _chosen(source: Path, form: str | None, settings: MapSettings) -> MeshMapping:
     """Return the mapping that the settings state, completed by the one that the file ``source`` stores, or else by the
-    default; an approximating form is allowed. For ``form`` = ``unitary``, where each matrix becomes one mesh, neither
-    the file's mapping nor the settings' ``components`` count, and the form of the result means nothing.
+    default (``economy``, rectangular meshes, a gain for each output, no components apart); an approximating form,
+    ``sigma-u``, is allowed. For ``form`` = ``unitary``, where each matrix becomes one mesh, neither the file's mapping
+    nor the settings' ``components`` count, and the form of the result means nothing.
 
     UnknownNameError for another form; ConfigError for components of a unitary matrix.
     """
@@ -291,7 +292,8 @@ def _chosen(source: Path, form: str | None, settings: MapSettings) -> MeshMappin
 
 def _mapped(matrices: dict[str, Column], mapping: MeshMapping, unitary: bool) -> dict[str, Part]:
     """Return the meshes of each matrix, by its name; with ``unitary`` one mesh each, without attenuators. P and T, the
-    matrices around a network (names that end so), get ``svd`` where the form of ``mapping`` approximates."""
+    matrices around a network (names that end so), get ``svd`` where the form of ``mapping`` approximates
+    (``sigma-u``)."""
     parts: dict[str, Part] = {}
     with progress("Meshes", len(matrices)) as advance:
         for name, matrix in advance.over(matrices.items()):
