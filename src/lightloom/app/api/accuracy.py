@@ -57,17 +57,21 @@ class AccuracyReport(DrawnResult):
         return self.tables[index]
 
     def summary(self) -> str:
-        """Return one line on each table, joined by semicolons: its name, what predicted it, mean and median error, bias
-        and 90th percentile in per cent, the share of rows inside their 90 % intervals, and the intervals' median
-        half-width."""
+        """Return one line on each table, ``TABLE, BASIS: SCORES``, joined by semicolons: its name; in words what
+        predicted it ("priors only", "calibrated on TABLE"); and its number of rows, mean and median of the errors'
+        sizes, mean error with its sign (bias), the size that nine of ten errors stay below, the share of rows inside
+        their 90 % intervals and the median of half an interval's width over the prediction, all in per cent. Where a
+        model has five rows or more, the rank agreement of predicted and measured throughput (Spearman's coefficient)
+        follows."""
         return "; ".join(table.summary() for table in self.tables)
 
     def rows(self) -> list[Document]:
-        """Return a row for each measured step of all tables: ``table``, the table's name, the step's ``row``, ``model``
-        and ``gpus``, ``measured_s`` and ``predicted_s``, both ends of the 90 % interval (``low_s``, ``high_s``), the
-        relative ``error`` (predicted over measured, minus 1), whether the measurement lies ``inside`` the interval, and
-        in words what was ``assumed`` of choices that the row leaves open, empty where it leaves none. ``row`` is the
-        name that the table gives the step, no number."""
+        """Return a row for each measured step of all tables, in the order of tables and of their rows: ``table``, the
+        table's name, the step's ``row``, ``model`` and ``gpus``, ``measured_s`` and ``predicted_s``, both ends of the
+        90 % interval of the prediction (``low_s``, ``high_s``), the relative ``error`` (predicted over measured, minus
+        1), whether the measurement lies ``inside`` the interval, and what was ``assumed`` of choices that the row
+        leaves open, as text: of micro-batch and virtual stages the fastest, such as "micro-batch 4, virtual stages 2";
+        empty where it leaves none. ``row`` is the name that the table gives the step, no number."""
         return [{"table": table.steps.name, **row} for table in self.tables for row in table.rows()]
 
     def display_rows(self) -> list[dict[str, object]]:
@@ -78,7 +82,9 @@ class AccuracyReport(DrawnResult):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom accuracy --json`` prints: ``tables``, each with its name (``table``),
-        checksum (``sha256``), in words what predicted it (``basis``) and ``scores``, and ``rows``, those of all tables
+        checksum (``sha256``), in words what predicted it (``basis``) and ``scores`` (the number of ``rows``; ``mean``
+        and ``median`` of the relative errors' sizes, ``bias``, ``percentile_90``, ``coverage`` and ``half_width`` of
+        the 90 % intervals, as shares; and ``rank_agreement``, a coefficient or None); and ``rows``, those of all tables
         in one list as :meth:`rows` returns them; with schema and provenance."""
         return {
             "schema": "lightloom.accuracy/1",
@@ -152,8 +158,9 @@ class StepComparison(Result):
 
     def summary(self) -> str:
         """Return a sentence: the time of a mean step measured and predicted, with units, the error (predicted over
-        measured, minus 1, in per cent), and the parts that differ by 0.5 % of the measured step or more, each with its
-        signed difference, the largest first."""
+        measured, minus 1, in signed per cent; left out where nothing was measured), and the parts (computing, exposed
+        communication, idle) that differ by 0.5 % of the measured step or more, each with its difference, predicted
+        minus measured, the largest first; or that no part does."""
         measured, predicted = self.step.measured, self.step.predicted
         error = f" ({predicted / measured - 1:+.1%})" if measured else ""
         apart = [part for part in self.step.parts if abs(part.difference) >= 0.005 * measured]
@@ -163,31 +170,35 @@ class StepComparison(Result):
         return f"measured {format_time(measured)}, predicted {format_time(predicted)}{error}; {told}"
 
     def rows(self) -> list[Document]:
-        """Return a row for each ``part`` of a step, "computing", "exposed communication" and "idle": seconds of a mean
-        step, ``measured_s`` and ``predicted_s``, ``difference_s``, predicted minus measured, and a ``note`` on how both
-        were found."""
+        """Return three rows, by ``part`` of a step: "computing" (time in which anything is computed), "exposed
+        communication" (exchanges beside no computing) and "idle" (neither), each with seconds of a mean step,
+        ``measured_s`` and ``predicted_s``, ``difference_s``, predicted minus measured, and a ``note`` in words on what
+        of it is priced; the rest is predicted as measured, idle time always."""
         names = "part=name measured_s=measured predicted_s=predicted difference_s=difference note"
         return [attributes(part, names) for part in self.step.parts]
 
     def display_rows(self) -> list[dict[str, str]]:
         """Return a row for each part of a step (computing, exposed communication, idle) as text, by heading: "part",
         "measured" and "predicted" time with units, "difference", predicted minus measured with its sign, and "how" it
-        was measured or predicted."""
+        was predicted: what of it is priced, and what is taken as measured."""
         columns = "part: {part} | measured: {measured_s:time} | predicted: {predicted_s:time} | difference: "
         return cells(f"{columns}{{difference_s:difference}} | how: {{note}}", self.rows())
 
     def lines(self) -> list[str]:
-        """Return the lines beside the table: the summary, what was measured where, the three operators whose prediction
-        changes a step most, operators that are not priced, the three kinds of exchanges that take longest in all, and
-        how many events are left out."""
+        """Return the lines beside the table: the summary; how many steps were measured where, for what they are
+        predicted, and how long exchanges overlap computing; the three operators, of those with a price, whose
+        prediction changes a step most; how many operators are not priced, if any, with the first six names; the three
+        kinds of exchanges that take longest in all, measured and predicted, and how many more there are; and how many
+        events of each category are left out."""
         return [*self._lines()]
 
     def _lines(self) -> Iterator[str]:
         """Yield the lines beside the table: the summary; how many steps were measured where, for what they are
-        predicted, and how long exchanges overlap computing; a line for each of the three operators whose calls together
-        change a step most, whichever way; one on operators that are not priced, if any; one for each of the three kinds
-        of exchanges that take longest in all, and the number of further kinds; one for each category of events that are
-        left out."""
+        predicted, and how long exchanges overlap computing; a line for each of the three operators, of those with a
+        price, whose calls together change a step most, whichever way; if any are not priced, one with their number,
+        seconds of a step and names (those of the first six, each once); one for each of the three kinds of exchanges
+        (kind, size and group) that take longest in all, with the seconds of one, measured and predicted, and one on the
+        number of further kinds, if any; one for each category of events that are left out."""
         yield self.summary()
         steps = f"{self.step.steps} steps" if self.step.steps > 1 else "one step"
         yield f"mean of {steps} on {self.where}, predicted for {self.machine}; overlap as it was: " + (
@@ -221,13 +232,15 @@ class StepComparison(Result):
         yield from (f"{count} events of category {name} are left out" for name, count in self.profile.left_out.items())
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom accuracy PROFILE --json`` prints: ``profile``, ``sha256``,
-        ``accelerator`` and ``where`` it was measured; ``steps`` (their number), ``measured_s``, ``predicted_s`` and
-        ``overlapped_s`` (exchanges while computing) of a mean step; ``parts``, the rows of :meth:`rows`; ``exchanges``
-        by kind, group and size, and ``operators`` by name, shapes of ``inputs`` and ``pass``, with the number of times
-        that they occur in a step (``count_per_step``, ``calls_per_step``) and ``measured_s`` and ``predicted_s`` of one
-        of them, the latter None where there is no price; ``summary``; and ``left_out``, numbers of events by
-        category."""
+        """Return the document that ``lightloom accuracy PROFILE --json`` prints: ``profile`` (its file's name) and
+        ``sha256``; ``accelerator``, what it is predicted for (``NAME on CLUSTER`` with a cluster), and ``where`` it was
+        measured, in words; ``steps`` (their number), ``measured_s``, ``predicted_s`` and ``overlapped_s`` (exchanges
+        while computing) of a mean step; ``parts``, the rows of :meth:`rows`; ``exchanges``, a row for each kind
+        (``exchange``), ``ranks``, ``group`` and ``nbytes`` that a rank puts in (None where the trace does not say), and
+        ``operators`` by name (``operator``), shapes of ``inputs`` and ``pass``, with the mean number of times that they
+        occur in a step (``count_per_step``, ``calls_per_step``) and ``measured_s`` and ``predicted_s`` of one of them,
+        the latter None where there is no price; ``summary``; and ``left_out``, numbers of unread events by category;
+        with schema and provenance."""
         document = {
             "schema": "lightloom.profiled-step/1",
             **attributes(self, "profile=profile.name sha256=profile.sha256 accelerator=machine where"),
@@ -270,6 +283,7 @@ def compare_step(profile: str | Path, cluster: ClusterLike | None = None) -> Ste
     Raises:
         ConfigError: unreadable, or neither a cluster nor a device of the catalog says what it ran on.
         UnsupportedError: the accelerator has no kernel model.
+        WorkloadError: the file holds no profile, or one without operators or shapes, or a malformed event.
     """
     read = read_profile(Path(profile))
     place = None if cluster is None else load_cluster(cluster)

@@ -40,7 +40,8 @@ def collective_of(
 ) -> Collective:
     """Return the collective of a kind and a size; one that is given as an object is returned as it is.
 
-    Sizes are bytes, or texts with a unit; a barrier needs none.
+    ``nbytes`` and ``nbytes_per_rank`` are bytes, or texts with a unit, and exclude one another; neither is needed of a
+    barrier, or beside a CSV file of ``sizes``, whose bytes count where none is given.
 
     Args:
         kind: name of the kind, such as all-reduce, or a collective.
@@ -48,15 +49,18 @@ def collective_of(
         nbytes: what every rank holds in the end (all-gather, broadcast) or at the start (all others), on average where
             sizes differ; the root (gather, scatter); all ranks together (permute).
         nbytes_per_rank: size divided by the number of ranks, in the place of ``nbytes``.
-        permutation: to whom each rank sends in a permute, by default to the next.
-        sizes: of the parts of an all-to-all-v or a reduce-scatter-v, relative to each other; a file of bytes also
-            states the total.
+        permutation: to whom each rank sends in a permute: the destinations by rank, or a text (``shift:K``,
+            ``reverse``, ``1,0,3,2``); by default to the next.
+        sizes: of the parts of an all-to-all-v or a reduce-scatter-v, relative to each other: by pair of ranks [source,
+            destination], or by rank; as an object, numbers, or a text (``zipf:EXPONENT[:SEED]``, or a ``.csv`` file of
+            bytes).
 
     Raises:
         ConfigError: no size, two sizes, a collective for another number of ranks or with any other argument beside it,
             or a permutation or sizes that the kind does not have or that cannot be read.
         UnitError: a size that cannot be read.
         UnknownNameError: no such kind.
+        UnsupportedError: sizes of all pairs by Zipf's law do not fit in the memory that is free.
     """
     if isinstance(kind, Collective):
         if any(each is not None for each in (nbytes, nbytes_per_rank, permutation, sizes)):
@@ -95,7 +99,8 @@ def _sizes(sizes: SizesLike | None, kind: str, ranks: int) -> tuple[Sizes | None
         ranks: number of ranks.
 
     Raises:
-        ConfigError: sizes that cannot be read, are no numbers, or have another shape.
+        ConfigError: sizes that cannot be read, or are no numbers, negative, infinite or all 0, or are neither a list
+            nor a square; whether there are as many as ranks is not checked here.
         UnsupportedError: sizes of all pairs by Zipf's law do not fit in the memory that is free.
     """
     if sizes is None or isinstance(sizes, Sizes):

@@ -31,9 +31,10 @@ class ProvedAverager(Result):
 
     @cached_property
     def verification(self) -> Verification:
-        """Result of trying the network without noise on every input, or, where these are more than 20 million, on the
-        extremes and a million drawn ones, half of them beside carries: how many inputs come out wrong, and by how
-        much."""
+        """Result of trying the network without noise on every combination of values of its inputs, or, where these are
+        more than 20 million, on the extremes and a million drawn ones, half of them beside carries: ``wrong_outputs``
+        among ``checked_inputs``, ``exhaustive`` (whether all were tried), ``errors``, counts by received less expected
+        number, and ``largest_deviation`` of an output before rounding, in levels."""
         return self.construction.verify()
 
     @cached_property
@@ -50,13 +51,14 @@ class ProvedAverager(Result):
 
     @property
     def mzi_count(self) -> int:
-        """Number of Mach-Zehnder interferometers of the layers' matrices, in the paper's convention, without the
-        preprocessing P in front of the network, the splitting T behind it, and biases."""
+        """Number of Mach-Zehnder interferometers of the layers' matrices, each as a full singular value decomposition,
+        as the paper counts them (as a square Σ · U where layers were given), without the preprocessing P in front of
+        the network, the splitting T behind it, and biases."""
         return self.construction.mzi_count
 
     def save(self, path: str | Path) -> None:
         """Write the network (.npz) with the function's arguments, for ``lightloom onn map`` and the other commands, and
-        with its mapping if it has one.
+        with its mapping to meshes if it has one. A file that is there is replaced.
 
         Raises:
             ConfigError: the suffix is not ``.npz``, or the file cannot be written.
@@ -64,8 +66,9 @@ class ProvedAverager(Result):
         save_network(Path(path), self.construction.network, self.arguments, self.mapping)
 
     def summary(self) -> str:
-        """Return a sentence: the function (servers, bits, rounding), the construction's name and number of
-        Mach-Zehnder interferometers, and how many of the checked inputs come out wrong."""
+        """Return a sentence: the function (servers, bits, rounding), the construction's name and number of Mach-Zehnder
+        interferometers, that it is proved exact, and how many of the inputs that were tried without noise come out
+        wrong."""
         check, function = self.verification, self.arguments
         return (
             f"averager of {function.servers} servers, {function.bits} bits, {function.rounding}: "
@@ -75,10 +78,13 @@ class ProvedAverager(Result):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom onn build --json`` prints: the function (``servers``, ``bits``,
-        ``inputs``, ``rounding``), the network with its interferometers and proof (``construction``, ``layers``,
-        ``mzi_count``, ``proof`` and others), ``wrong_outputs`` among the ``checked_inputs`` (all there are if
-        ``exhaustive``), and its ``noise_limit`` beside ``noise_bound_of_any_network``, both standard deviations as
-        shares of full scale."""
+        ``inputs``, ``rounding``), the network (name of its ``construction``, ``nonlinearity``, numbers of signals of
+        its ``layers``, ``largest_gain_db`` of an amplifier), its interferometers (``mzi_count``, and
+        ``mzi_count_economy``, ``mzi_count_with_bias``, ``mzi_count_of_p_and_t`` by other counts), the sentences of its
+        ``proof`` and ``proved_tolerance``, how far all signals may be off, ``wrong_outputs`` among the
+        ``checked_inputs`` (all there are if ``exhaustive``), and its ``noise_limit`` beside
+        ``noise_bound_of_any_network`` (None if infinite); noise is a standard deviation and, like the tolerance, a
+        share of full scale. Schema and provenance are added."""
         function, made = self.arguments, self.construction
         settings: list[object] = [function.servers, function.bits, self.noise, made.network.nonlinearity]
         settings += [function.inputs, function.rounding, function.carries_decimals, self.evaluations]

@@ -72,7 +72,8 @@ class Fitted(Result):
         """
 
     def save(self, path: str | Path) -> Path:
-        """Write the text to a file (.yaml), atomically and with missing folders made, and return its path.
+        """Write the text to a file (``.yaml`` by custom; any suffix is taken), atomically and with missing folders
+        made, and return its path.
 
         Raises:
             ConfigError: the file cannot be written, or nothing is fitted.
@@ -99,7 +100,8 @@ class StepsCalibration(Fitted):
 
     @property
     def title(self) -> str:
-        """The calibration's own description, as its file states it."""
+        """The calibration's own description, as its file states it: ``ACCELERATOR, calibrated on the 55 rows of
+        TABLE``."""
         return self.calibration.description
 
     def text(self) -> str:
@@ -119,7 +121,7 @@ class StepsCalibration(Fitted):
     def display_rows(self) -> list[dict[str, str]]:
         """Return a row for each parameter as text: "parameter", "prior" and "fitted" value with unit, the standard
         deviation of its logarithm in per cent before ("spread") and after the fit ("left open"), what it "rests on"
-        ("rows" or "prior"), and "meaning"."""
+        ("rows" where the latter is below 0.7 of the former, else "prior"), and "meaning"."""
         columns = (
             "parameter: {parameter} | prior: {prior:.4g} {unit} | spread: {prior_spread:.0%} | "
             "fitted: {value:.4g} {unit} | left open: {spread:.0%} | rests on: {rests} | meaning: {meaning}"
@@ -132,8 +134,8 @@ class StepsCalibration(Fitted):
 
     def remarks(self) -> list[str]:
         """Return a sentence on the errors of held-out steps in cross-validation (folds, mean, median, bias, 90th
-        percentile, coverage of the 90 % intervals), and one that names parameters that the rows leave near their
-        priors, if any."""
+        percentile, coverage of the 90 % intervals), and one that names the parameters that the rows do not determine
+        (their spread stays at 0.7 of the prior's or more), if any."""
         error = self.calibration.cross_validated
         lines = [
             f"held out in {error.folds} folds: mean error {error.mean:.1%}, median {error.median:.1%}, bias "
@@ -144,8 +146,10 @@ class StepsCalibration(Fitted):
         return lines
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom calibrate --json`` prints: all fields of the calibration, its parameters
-        among them, with schema and provenance."""
+        """Return the document that ``lightloom calibrate --json`` prints: all fields of the calibration
+        (``description``, ``accelerator``; ``rows``, the table's name, checksum and number of rows; errors of held-out
+        rows under ``cross_validated``; ``noise`` and ``scatter``, spreads of logarithms; ``parameters`` by name, and
+        the ``covariance`` of their logarithms), with schema and provenance."""
         document = {"schema": "lightloom.calibration/1", **self.calibration.model_dump(mode="json")}
         return {**document, "provenance": self.origin}
 
@@ -167,14 +171,15 @@ class ProfileCalibration(Fitted):
 
     @cached_property
     def operators(self) -> list[ProfiledOperator]:
-        """The operators of the profile that took time, calls of one name, shapes, number format and pass taken
-        together; those whose calls took longest in all come first."""
+        """The operators of the profile that took time, calls of one name, shapes read, number format and pass (forward,
+        backward, update) taken together over all steps; those whose calls took longest in all come first."""
         return operators_of(self.profile)
 
     @cached_property
     def refusal(self) -> str | None:
-        """Message of the error why nothing is fitted: the profile is of the host alone, or has too few operators that
-        can be priced; None where parameters are fitted, which asking for this does."""
+        """Message of the error why nothing is fitted: the profile is of the host alone, or has fewer than four
+        operators that can be priced and take 20 µs or more a call; None where parameters are fitted, which asking for
+        this does. An UnsupportedError, as of an accelerator that names no transport, passes."""
         try:
             self.calibration  # noqa: B018
         except ConfigError as error:
@@ -186,7 +191,9 @@ class ProfileCalibration(Fitted):
         """Parameters of the kernel model, fitted to the operators when they are first asked for.
 
         Raises:
-            ConfigError: the profile is of the host alone, or has too few operators that can be priced.
+            ConfigError: the profile is of the host alone, or has fewer than four operators that can be priced and take
+                20 µs or more a call.
+            UnsupportedError: the accelerator names no transport.
         """
         return calibrate_on_profile(self.profile, self.base, self.accelerator_name)
 
@@ -218,10 +225,11 @@ class ProfileCalibration(Fitted):
 
     def rows(self) -> list[Document]:
         """Return a row for each operator, those whose calls took longest in all first: ``operator`` (its name),
-        ``inputs`` (shapes), number ``format``, ``pass``, ``calls_per_step``; seconds of one call, ``measured_s``,
-        ``predicted_s`` (by the priors) and ``fitted_s``; ``share`` of all operators' time, 0 to 1; and names of
-        ``kernels``. ``predicted_s`` and ``fitted_s`` are None where an operator cannot be priced, ``fitted_s`` also
-        where nothing is fitted."""
+        ``inputs`` (shapes), number ``format`` ("tf32" where kernels of float32 say so; empty where no tensor has one),
+        ``pass`` ("forward", "backward" or "update"), ``calls_per_step``, a mean; mean seconds of one call,
+        ``measured_s``, ``predicted_s`` (by the priors) and ``fitted_s``; ``share`` of the time of all these operators,
+        0 to 1; and names of the GPU's ``kernels``, each once. ``predicted_s`` and ``fitted_s`` are None where an
+        operator cannot be priced, ``fitted_s`` also where nothing is fitted."""
         total = sum(operator.seconds for operator in self.operators)
         priors = predicted_seconds(self.operators, self.base)
         fitted = np.full(len(priors), np.nan) if self.refusal else predicted_seconds(self.operators, self.accelerator)
@@ -289,8 +297,9 @@ class ProfileCalibration(Fitted):
         """Return the document that ``lightloom calibrate --json`` prints for a profile: ``profile``, ``sha256``,
         ``accelerator``, ``devices``, ``on_device`` and ``steps`` (their number); ``step_s``, seconds of a step (None
         where not recorded), ``device_s`` and ``unattributed_s``, seconds of the GPU's work in the whole trace and of
-        that which no operator launched; ``rows`` of all operators; ``refusal``, why nothing is fitted, or None; and the
-        ``calibration``, None where there is a refusal."""
+        that which no operator launched; ``rows`` of all operators, as of :meth:`rows` (times of one call, measured, by
+        the priors and fitted); ``refusal``, why nothing is fitted, or None; and the fields of the ``calibration``, None
+        where there is a refusal; with schema and provenance."""
         seconds = "step_s=step_seconds device_s=device_seconds unattributed_s=unattributed_seconds"
         document = {
             "schema": "lightloom.profile/1",
@@ -320,10 +329,10 @@ class CollectiveAccuracy(DrawnResult):
     """Version and hash of the configuration."""
 
     def rows(self) -> list[Document]:
-        """Return a row for each timed collective: ``system``, ``nodes``, ``gpus``, ``collective`` (its kind),
-        ``nbytes`` as nccl-tests counts them (an all-gather's output, an all-to-all's buffer of one rank),
-        ``measured_s`` and ``predicted_s``, and ``error``, predicted over measured, minus 1 (above 0 where predicted too
-        slow)."""
+        """Return a row for each timed collective: ``system`` (the name of its file without ending, with ``, CLUSTER``
+        where rows name theirs), ``nodes``, ``gpus``, ``collective`` (its kind), ``nbytes`` as nccl-tests counts them
+        (an all-gather's output, an all-to-all's buffer of one rank), ``measured_s`` and ``predicted_s``, and ``error``,
+        predicted over measured, minus 1 (above 0 where predicted too slow)."""
         return [
             {
                 "system": system.name,
@@ -351,12 +360,15 @@ class CollectiveAccuracy(DrawnResult):
 
     def lines(self) -> list[str]:
         """Return a sentence for each system: its name, its transport, and median and mean absolute relative errors of
-        collectives below 1 MiB, from 1 MiB, and (again) from 64 MiB, with their numbers of rows."""
+        collectives below 1 MiB, from 1 MiB, and (again) from 64 MiB, with their numbers of rows; a range without rows
+        is left out."""
         return [_errors(*each) for each in zip(self.systems, self.seconds, strict=True)]
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom accuracy --json`` prints for collectives: ``systems``, each ``system``
-        with the name of its ``transport`` and its number of ``rows``, and all ``rows`` in one list."""
+        with the name of its ``transport`` and its number of ``rows``, and all ``rows`` in one list: system, nodes,
+        GPUs, kind, bytes, measured and predicted seconds and error of each collective (:meth:`rows`); with schema and
+        provenance."""
         return {
             "schema": "lightloom.collectives-accuracy/1",
             "systems": [
@@ -403,7 +415,8 @@ def collective_accuracy(
         gpus: number of GPUs of the collectives, if a file does not say it.
 
     Raises:
-        ConfigError: a file is missing, or a row cannot be read (names file, row and column).
+        ConfigError: a file is missing, a row cannot be read (names file, row and column), nothing names a table's
+            cluster or its transport, or the transport costs nothing.
         UnsupportedError: a cluster's fabric has no tiers of switches.
     """
     systems, digests = read_systems(tables, cluster=cluster, transport=transport, gpus=gpus)
@@ -449,8 +462,9 @@ class TransportCalibration(Fitted):
         return cells("number: {number} | typical: × {typical:.3g} | fitted: × {fitted:.3g}", rows)
 
     def remarks(self) -> list[str]:
-        """Return sentences on the fit: errors on the very rows that it was fitted to, by size, and what no row measured
-        (the network if no row crosses scale-up domains, the latency inside a domain if every row does)."""
+        """Return sentences on the fit: one with names of system and transport and median and mean of the absolute
+        relative errors on the very rows that it was fitted to, below 1 MiB, from 1 MiB and from 64 MiB; and what no row
+        measured (the network if no row crosses scale-up domains, the latency inside a domain if every row does)."""
         lines = [_errors(self.system, predicted_collectives(self.system, self.transport))]
         if not self.system.across.any():
             lines.append("no row crosses domains: what is said of the network is typical of other systems")
