@@ -93,7 +93,8 @@ class VerifiedSchedule(DrawnResult):
 
     def save(self, path: str | Path, *, largest: str | float = LARGEST) -> list[Path]:
         """Write the schedule in the form that the suffix names: .json, .parquet, .arrow, .et (Chakra), .xml (MSCCL);
-        return the files that were written.
+        return the files that were written: ``path``, or of Chakra traces ``NAME.0.et`` and so on, one for each rank.
+        Without ``largest`` nothing is written of which the files together are estimated at more than 1 GB.
 
         Args:
             path: the file; of Chakra traces one a rank is written.
@@ -110,11 +111,15 @@ class VerifiedSchedule(DrawnResult):
             return export_schedule(target, self.schedule, self.fabric, parse(largest, "size"), advance)
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure of what the schedule occupies: source ranks by wavelength and link on a WDM ring,
-        circuits step by step on a circuit switch, loads of links on a packet-switched fabric.
+        """Return a matplotlib figure of what the schedule occupies. On a WDM ring: the source rank, as a colour, of the
+        light on each wavelength and link, a panel for each direction and step. On a circuit switch: the circuits of
+        each step by source and destination rank. Of more than four steps of either only the first, the middle and the
+        last are drawn, on a ring with the share of wavelengths that is lit on each link in every step below. On a
+        packet-switched fabric: the load of each link in each step, as a share of the largest.
 
         Raises:
-            UnsupportedError: Matplotlib is not installed.
+            UnsupportedError: Matplotlib is not installed, or the schedule's rows for all ranks do not fit in the memory
+                that is free.
         """
         return wavelength_map(self.schedule, self.fabric)
 
@@ -149,9 +154,11 @@ class VerifiedSchedule(DrawnResult):
         """Return the schedule's row in a ranking of algorithms: ``algorithm``, number of ``steps``, ``time_s``,
         ``lower_bound_s`` with ``bound_by``, ``energy_j``, joules of transmission of all ranks in one run (None where
         the fabric's energy per bit has no source), ``verified`` (True), the parts of the time (``transmission_s``,
-        ``conversion_s``, ``reconfiguration_s``), ``static_circuits`` (whether one set of circuits serves every step)
-        and ``setup_s``, time over bound with the set-up of circuits (``ratio``) and of a repeated run without it
-        (``ratio_without_setup``; each may be None), and ``notes`` of the algorithm, a list of texts."""
+        propagation included, ``conversion_s`` between light and electrons, ``reconfiguration_s`` of circuits),
+        ``static_circuits`` (whether one set of circuits serves every step), ``setup_s``, the seconds of the first
+        set-up within ``reconfiguration_s``; the ratios of time to lower bound, ``ratio`` with the first set-up and
+        ``ratio_without_setup`` of a repeated run without it in either (None for a bound of 0; the latter also where
+        circuits change or none are set up); and ``notes`` of the algorithm, a list of texts."""
         parts = "transmission_s=transmission conversion_s=conversion reconfiguration_s=reconfiguration"
         return {
             **attributes(self, "algorithm steps=cost.steps time_s=cost.time lower_bound_s=lower_bound.time"),
@@ -164,9 +171,10 @@ class VerifiedSchedule(DrawnResult):
 
     def rows(self) -> list[Document]:
         """Return the schedule's transfers on all ranks and of all pieces of a pipeline, also where it stores only some
-        ranks or one piece, which stand for the rest: a row for each chunk that reaches a destination, with ``step``,
-        ``lightpath``, ``source``, ``destination``, ``route``, ``fibre``, ``first_wavelength``, ``wavelength_count``,
-        ``chunk`` and ``reduces`` (whether it is added to what is there).
+        ranks or one piece, which stand for the rest: a row for each chunk that reaches a destination, with numbers from
+        0: ``step``, ``lightpath``, ``source``, ``destination``, ``route``, ``fibre``, ``first_wavelength``,
+        ``wavelength_count``, ``chunk`` and ``reduces`` (whether it is added to what is there, True or False);
+        wavelengths are counted in a ``fibre`` of a ``route`` (on a ring, 0 is clockwise and 1 the other way).
 
         Raises:
             UnsupportedError: they do not fit in the memory that is free.
@@ -177,7 +185,7 @@ class VerifiedSchedule(DrawnResult):
 
     def display_rows(self) -> list[dict[str, str]]:
         """Return a single row of text: "algorithm", "steps", "time", "vs bound" (time over the lower bound), "steady"
-        (that of a repeated run, without the first set-up of circuits; – where there is no ratio), "lower bound",
+        (that of a repeated run, without the first set-up of circuits), either – where there is no ratio, "lower bound",
         "energy" of transmission (or "not sourced"), "bound set by", and "notes"."""
         columns = (
             "algorithm: {algorithm} | steps: {cost.steps} | time: {time:time} | vs bound: {ratio:ratio} | steady: "
@@ -241,9 +249,9 @@ class CollectiveRanking(DrawnResult):
         """Yield (change of the question in words, ranking that answers it) for each change: "twice the bandwidth" of
         links, "half the set-up time" of circuits, "ten times the bytes" and "a tenth of the bytes".
 
-        The same algorithms are ranked by the same cost model. A change that no algorithm or fabric admits is left out,
-        as is that of set-up where circuits take none; none are yielded among more than :data:`MOST_CHANGED` (64) ranks,
-        whose ranking takes long.
+        The same algorithms are ranked by the same cost model, at the default prices of the site. A change that no
+        algorithm or fabric admits is left out, as is that of set-up where circuits take none; none are yielded among
+        more than :data:`MOST_CHANGED` (64) ranks, whose ranking takes long.
         """
         if self.fabric.ranks > MOST_CHANGED:
             return
@@ -265,7 +273,8 @@ class CollectiveRanking(DrawnResult):
     @property
     def library_time(self) -> float | None:
         """Seconds of the collective as the fabric's collective library carries it, at least the lower bound; None where
-        the fabric names no library, or the library has no closed form for the kind."""
+        the fabric names no library, or the kind is none of all-gather, reduce-scatter, all-reduce, all-to-all,
+        broadcast and reduce, for which libraries have closed forms."""
         if self.fabric.library is None or self.collective.kind not in CLASSIC:
             return None
         ranks, nbytes = np.array([self.fabric.ranks]), np.array([self.collective.nbytes])
@@ -302,9 +311,11 @@ class CollectiveRanking(DrawnResult):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom collective --json`` prints: ``kind``, ``ranks`` and ``nbytes`` (with
-        stated permutation and sizes), ``cost_model``, ``fabric``, ``library_time_s``, seconds by the collective library
-        (None without one), ``site``, ``fabric_ledger``, dollars and watts of each rank's share of the fabric, ``rows``,
-        one for each schedule, ``refused``, algorithms with the reason (``why``), and ``warnings`` of the fabric."""
+        ``destinations`` by rank of a permute, and ``sizes`` of parts as shares of all bytes, where stated),
+        ``cost_model``, ``fabric``, ``library_time_s``, seconds by the collective library (None without one), ``site``,
+        ``fabric_ledger``, dollars and watts of each rank's share of the fabric, ``rows``, one for each schedule, the
+        fastest first (:meth:`rows`), ``refused``, each ``algorithm`` that has no schedule here with the reason
+        (``why``), and ``warnings`` of the fabric; with schema and provenance."""
         kind, nbytes, fabric = self.collective.kind, self.collective.nbytes, self.fabric.model_dump(mode="json")
         parts = self.collective.stated_parts()
         document = {
@@ -325,21 +336,22 @@ class CollectiveRanking(DrawnResult):
 
     def rows(self) -> list[Document]:
         """Return a row for each schedule, the fastest first: steps, seconds of one run and their parts, lower bound,
-        joules sent, ratios to the bound and notes, as of :meth:`VerifiedSchedule.row`; and of the fabric alone
-        ``watts_per_rank`` and ``dollars_per_step``, the latter of all ranks in one run (each None where a part is
+        joules of transmission, ratios to the bound and notes, as of :meth:`VerifiedSchedule.row`; and of the fabric
+        alone ``watts_per_rank`` and ``dollars_per_step``, the latter of all ranks in one run (each None where a part is
         unknown), what is ``missing`` by figure, and under ``ledger`` the totals with their ranges, joules at the meter
         among them. Figures per sample say nothing here, as a run has no samples."""
         return [schedule.row() | self.ledger_of(schedule).to_json() for schedule in self.ranking]
 
     def display_rows(self) -> list[dict[str, str]]:
         """Return a row of text for each schedule, the fastest first, by heading: "algorithm", "steps", "time", "vs
-        bound" (time over the lower bound), "steady" (that of a repeated run), "lower bound", "energy", "bound set by"
-        and "notes"."""
+        bound" (time over the lower bound), "steady" (that of a repeated run), "lower bound", "energy" of transmission
+        (or "not sourced"), "bound set by" and "notes"."""
         return [row for schedule in self.ranking for row in schedule.display_rows()]
 
     def figure(self) -> Figure:
         """Return a matplotlib figure of what the fastest schedule alone occupies: source ranks by wavelength and link
-        on a WDM ring, circuits step by step on a circuit switch, loads of links on a packet-switched fabric."""
+        on a WDM ring, circuits on a circuit switch (of more than four steps of either the first, the middle and the
+        last), loads of links in each step on a packet-switched fabric."""
         return self.winner.figure()
 
 
@@ -498,6 +510,7 @@ def verify(
         VerificationError: the schedule does not do what its collective promises, or uses the fabric illegally; names
             the rank, chunk, step or link.
         ConfigError: a file that is malformed or whose schedule is wrong, or a schedule without a fabric.
+        UnsupportedError: the suffix of no format, or pyarrow is needed and missing.
     """
     if isinstance(schedule, str | Path):
         on = None if fabric is None else load_fabric(fabric, ranks, set=set, **fields)

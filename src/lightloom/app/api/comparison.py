@@ -123,8 +123,8 @@ class PlanChange:
 
     @property
     def ratio(self) -> float:
-        """Seconds a sample after, over those before: above 1 where it became slower. Where those before are zero, 1 or
-        infinite."""
+        """Seconds a sample after, over those before: above 1 where it became slower. Where those before are zero,
+        infinite, or 1 if those after are zero too."""
         before, after = self.before["sample_time_s"], self.after["sample_time_s"]
         return float(after / before) if before else float("inf" if after else 1)
 
@@ -145,9 +145,11 @@ class PlanChange:
 
     @property
     def why(self) -> str:
-        """Clauses joined by semicolons: the parts of a step by which a sample takes longer or shorter, with signed
-        times (those below a tenth of the sum of all changes' magnitudes left out); "NEW instead of OLD" where the
-        algorithms differ; and "fits now" or "does not fit any more". "unchanged" if none of these."""
+        """Clauses joined by semicolons: where the time of a sample changed by more than a millionth, the parts of a
+        step (compute, exposed communication, exposed reconfiguration, idle) that grew or shrank, with signed seconds a
+        sample (those below a tenth of the sum of all changes' magnitudes left out); "NEW instead of OLD" where the
+        names of the algorithms of its exchanges, joined by " + ", differ ("no exchange" or "none" for none); and "fits
+        now" or "does not fit any more". "unchanged" if none of these."""
         parts, words = self.parts(), []
         if abs(self.ratio - 1) > _SAME:
             least = _OF_ACCOUNT * sum(map(abs, parts.values()))
@@ -224,8 +226,9 @@ class PlanComparison(DrawnResult):
     def to_json(self) -> Document:
         """Return the document that ``lightloom compare --json`` prints: two sentences in sum (``summary``,
         ``explanation``); ``inputs`` that differ (``field``, ``before``, ``after``); ``rows``, one for each plan in both
-        rankings, as of :meth:`rows`; plans that only the first (``gone``) or the second (``new``) has, by ``label``,
-        with ``why`` the other lacks them; and the provenance of both in ``compared``."""
+        rankings, as of :meth:`rows` (places, times, memory, what changed and why); plans that only the first (``gone``)
+        or the second (``new``) has, by ``label``, with ``why`` the other lacks them; and the provenance of both
+        documents, a list, in ``compared``; with schema and a provenance of its own."""
         sources = [self.before["provenance"], self.after["provenance"]]
         document = {
             "schema": "lightloom.compare/1",
@@ -245,7 +248,8 @@ class PlanComparison(DrawnResult):
         (``place_before``, ``place_after``), seconds of a step (``step_before_s``, ``step_after_s``) and bytes of a rank
         (``memory_before_bytes``, ``memory_after_bytes``); ``sample_time_ratio``, seconds a sample after over before;
         each part's change in seconds a sample (``compute_change_per_sample_s`` and so on); dollars and joules at the
-        meter a sample (``dollars_per_sample_before`` and so on, None where unknown); and ``why``, in words."""
+        meter a sample (``dollars_per_sample_before`` and so on, as far as they are known, so that parts without a
+        figure are left out; None where nothing is known); and ``why``, in words."""
         return [
             {
                 "label": change.label,
@@ -267,8 +271,8 @@ class PlanComparison(DrawnResult):
     def display_rows(self) -> list[dict[str, object]]:
         """Return a row for each plan in both rankings, by the place in the second, as text: "plan"; "place", both
         places from 1 with an arrow between them; times of a step, "step before" and "after"; "a sample", the ratio of
-        seconds a sample, after over before; "dollars a sample", "joules a sample" and "memory" of a rank, each once
-        where it is the same, otherwise with an arrow; and "why"."""
+        seconds a sample, after over before; "dollars a sample", "joules a sample" (as far as known, or "unknown") and
+        "memory" of a rank, each once where it is the same, otherwise with an arrow; and "why"."""
         return [
             {
                 "plan": change.label,
@@ -378,8 +382,9 @@ def _share(row: Row, key: str) -> float:
 
 
 def _known(row: Row, key: str) -> float | None:
-    """Return what is known of a plan's total per sample, from the total ``key`` of its ledger per step; None where
-    nothing is known, or the document, of an older release, has no ledger."""
+    """Return what is known of a plan's total (its parts without a figure left out) per sample: that per step, from the
+    total ``key`` of its ledger, over the global batch; None where nothing is known, or the document, of an older
+    release, has no ledger."""
     total = row.get("ledger", {}).get(key, {}).get("value")
     return None if total is None else float(total) / int(row["global_batch"])
 

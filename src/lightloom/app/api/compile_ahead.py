@@ -33,7 +33,7 @@ _EFFORT = 1 / 1000
 def main() -> int:
     """Plan and rank collectives on few ranks, so that each kernel is called with the types that it takes, and build
     what was called into the extension module ``lightloom.core._kernels``; return 0, or 1 where there is no C compiler
-    or it fails.
+    (nothing is run then) or it fails.
 
     Must run before numba is imported: it sets environment variables of this process, for code that runs on every
     processor of the architecture. Messages go to stderr.

@@ -127,9 +127,10 @@ class Composition(DrawnResult):
 
     @cached_property
     def plans(self) -> tuple[Row, ...]:
-        """Rows of name, plan with the least time of a sample, and its gain over the best electrical plan: one for each
-        of twelve kinds of plan, such as "electrical ring" and "compression (int4)", that has any, and last "best of
-        all"."""
+        """Rows (``name``; ``best``, the plan with the least time of a sample, with the ideas that it uses, its network
+        and the search that found it; ``gain`` over the best electrical plan): one for each of twelve kinds of plan (a
+        network, or a set of ideas, with or without a method of exchanging gradients, such as "electrical ring" and
+        "compression (int4)") that has any, and last "best of all"."""
         found = [(name, [best for best in self.composed.found if shown(best)]) for name, shown in _SHOWN.items()]
         rows = [(name, min(plans, key=lambda best: best.time)) for name, plans in found if plans]
         return tuple(self._row(*row) for row in (*rows, (_BEST, self.composed.best)))
@@ -140,11 +141,11 @@ class Composition(DrawnResult):
 
     def worth(self) -> list[Document]:
         """Return a row for each idea: ``idea`` (``placement``, ``wavelengths``, ``mesh``, ``compression`` or
-        ``averaging``), ``paper``, its proposal in words, ``gain_alone`` over the best electrical plan and
-        ``gain_inside``, what all five ideas gain over the other four, both as shares of a sample's time, the
-        half-widths of their 90 % intervals (``gain_alone_half_width``, ``gain_inside_half_width``, None where no spread
-        is known), and ``shapley_s``, its Shapley value in seconds of a sample; these add up to what all five take
-        off."""
+        ``averaging``), ``paper``, its proposal in words, ``gain_alone``, the share of a sample's time by the best
+        electrical plan that the best plan with no other idea takes off, and ``gain_inside``, the share of a sample's
+        time by the best plan with the other four ideas that the best plan with all five takes off, the half-widths of
+        their 90 % intervals (``gain_alone_half_width``, ``gain_inside_half_width``, None where no spread is known), and
+        ``shapley_s``, its Shapley value in seconds of a sample; these add up to what all five take off."""
         rows, shares = list[Document](), self.composed.shapley()
         for idea, (alone, inside) in self.gains().items():
             row = {"idea": idea, "paper": IDEAS[idea], "gain_alone": alone.share, "gain_inside": inside.share}
@@ -154,8 +155,9 @@ class Composition(DrawnResult):
 
     def gains(self) -> dict[str, tuple[Gain, Gain]]:
         """Return by idea (``placement``, ``wavelengths``, ``mesh``, ``compression``, ``averaging``) a pair of gains,
-        shares of a sample's time: what the idea gains alone over the best electrical plan, and what the best plan of
-        all gains over the best with the other four ideas alone."""
+        shares of a sample's time: what the best plan with no other idea gains over the best electrical plan (0 where
+        that idea makes none faster), and what the best plan of all gains over the best with the other four ideas
+        alone."""
         values, base, best = self.composed.values, self.composed.baseline.plan, self.composed.best.plan
         return {
             idea: (Gain.of(values[frozenset({idea})].plan, base), Gain.of(best, values[ALL - {idea}].plan))
@@ -177,8 +179,9 @@ class Composition(DrawnResult):
         """Return the document that ``lightloom compose --json`` prints: ``model``, ``ranks``, ``accelerator``,
         ``bandwidth_Bps`` (bytes a second of a rank), ``equal`` and ``global_batch``; ``rows``, as of :meth:`rows`;
         ``ideas``, what each is worth (:meth:`worth`); ``values``, the best plan that uses no ideas but those of a set,
-        for every set (``ideas``, ``sample_s``, ``network``, ``plan``); ``impossible``, the smallest sets of ideas that
-        no plan uses together, with ``why``; and ``refused``, reasons by the name of what has no plan."""
+        for each of the 32 sets (``ideas``, ``sample_s``, ``network``, ``plan``); ``impossible``, the smallest sets of
+        ideas that no plan uses together, with ``why``; and ``refused``, reasons in words by the name of the network, or
+        of ideas joined by " + ", that has no plan; with schema and provenance."""
         composed = self.composed
         document = {
             "schema": "lightloom.compose/1",
@@ -243,20 +246,21 @@ class Composition(DrawnResult):
 
     @staticmethod
     def accuracy(best: Best) -> str:
-        """Return in words what was measured of the effect on accuracy of a plan's exchange of gradients; without an
-        exchange method, that nothing was measured of averaging in light, or that sums are as without it."""
+        """Return in words what was measured of the effect on the loss of a plan's exchange of gradients: "measured:
+        ROWS" or "not measured" of a method; without a method "not measured" of averaging in light, else that sums are
+        as without it."""
         method = best.plan.gradient_exchange
         if method is not None:
             return accuracy_note(method.name)
         return "not measured" if "averaging" in best.ideas else "as without it: sums of all gradients"
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each of :attr:`plans`: "idea" (the row's name), "step" (its time), the share of it
-        in per cent that "waits" for the network or for circuits, what a rank "sends" and how often it "sets circuits"
-        in a step, "vs bound" (the step over its lower bound), "J a sample" and "$ a million" samples (behind ≥ where
-        parts have no figure, – where nothing is known), "gain", per cent that it takes off the best electrical plan's
-        time of a sample, and "=" under "" where the gain lies within its error; and then a row of – for each kind of
-        plan that has none."""
+        """Return a row of text for each of :attr:`plans`: "idea" (the row's name), "step" (its time, with three
+        digits), the share of it in per cent that "waits" for the network or for circuits, what a rank "sends" and how
+        often it "sets circuits" in a step, "vs bound" (the step over its lower bound), "J a sample" and "$ a million"
+        samples (behind ≥ where parts have no figure, – where nothing is known), "gain", per cent that it takes off the
+        best electrical plan's time of a sample, with ± half of the 90 % interval where known ("0 %" below 0.05 %), and
+        "=" under "" where the gain lies within its error; and then a row of – for each kind of plan that has none."""
         rows = []
         for row in self.plans:
             plan, metered, dollars = row.best.plan, row.best.plan.ledger.metered, row.best.plan.ledger.dollars
@@ -279,9 +283,11 @@ class Composition(DrawnResult):
         return rows + [dict.fromkeys(rows[0], "–") | {"": " ", "idea": name} for name in lacking]
 
     def answer(self) -> Answer:
-        """Return the answer as the terminal and notebooks show it: the best plan of all (the best electrical one where
-        nothing gains 0.05 % of a sample's time), a row for each kind of plan that has any, and in words what each idea
-        is worth; kinds without a plan are named in the legend of the table."""
+        """Return the answer as the terminal and notebooks show it: the question; the best plan of all (the best
+        electrical one where nothing gains 0.05 % of a sample's time), with the time of a step; a row for each kind of
+        plan that has any, "best of all" aside, with its time, waiting, joules a sample and gain alone of
+        :meth:`display_rows`; the legend of the table, which names the kinds that have none; in words what each idea is
+        worth; the limit; and what it rests on, which names networks without the figure that is to be equal."""
         composed, graph = self.composed, self.composed.graph
         best, base = composed.best, composed.baseline
         gain = 1 - best.time / base.time
@@ -324,7 +330,8 @@ class Composition(DrawnResult):
                 yield "{} alone {}, with the others {}".format(idea, *gains)
 
     def lines(self) -> list[str]:
-        """Return the question, and then the answer's lines without its table, as a notebook shows them."""
+        """Return the question, and then the answer's lines as a notebook shows them: the best plan, what each idea is
+        worth (``What if``), ``Limit`` and ``Rests on``; without the table, its legend and further options."""
         answer = self.answer()
         return [answer.question, *answer.lines(PAGE_WIDTH)]
 

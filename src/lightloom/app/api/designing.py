@@ -74,7 +74,8 @@ class DesignFront(Result):
 
     def summary(self) -> str:
         """Return a sentence on the design that trains most samples per dollar; "at most" where prices or watts are
-        unknown, with what these are, together with the best of the designs whose fabrics have all of them known."""
+        unknown, with what these are, together with the best of the designs whose fabrics have all of them known, or
+        that there is none."""
         best = self.exploration.candidates[0]
         samples = f"{best.point[0]:.4g} samples per dollar"
         if not best.worth.variables:
@@ -106,20 +107,23 @@ class DesignFront(Result):
 
     def rows(self) -> list[Document]:
         """Return a row for each design that was evaluated (none that was beaten at bounds, refused or over the budget),
-        most samples per dollar first: its plan, samples per dollar, joule and second, goodput, dollars and watts in all
-        and of the fabric a rank, and break-even; what is unknown is named under ``missing``."""
+        most samples per dollar first: its name and settings, plan, samples per dollar, joule and second, goodput,
+        dollars and watts in all and of the fabric a rank, and break-even; what is unknown is named under
+        ``missing``."""
         return [self._row(candidate) for candidate in self.exploration.candidates]
 
     def _row(self, candidate: Candidate) -> Document:
         """Return a design's row: ``name``, ``technology`` and ``ranks``; whether it is on the front (``on_front``) or
         leads its own technology (``leads_technology``); ``samples_per_dollar``, ``samples_per_joule`` and
         ``samples_per_second``; ``goodput``, a share of the time, ``iteration_time_s`` and ``plan`` (its label);
-        ``dollars`` and ``watts`` of the whole, ``fabric_dollars_per_rank`` and ``fabric_watts_per_rank``;
-        ``break_even``, price and power of the fabric at which it equals the best of the other technology (None where
-        none of that was evaluated); the names of prices, watts and failure rates that are ``missing``;
-        ``left_out``, algorithms that were not tried or failed; and the design's ``settings``. A design is on the front,
-        or leads its technology, if no other one, or none of its technology, beats it; samples are after goodput, as far
-        as prices and watts are known."""
+        ``dollars`` and, at the meter, ``watts`` of all ranks with boards, hosts and fabric, without spare nodes;
+        ``fabric_dollars_per_rank`` and ``fabric_watts_per_rank``, the latter before the meter; ``break_even``, dollars
+        and watts of the fabric a rank at which it equals the best of the other technology, optical or electrical (None
+        where none of that was evaluated); the names of prices, watts and failure rates that are ``missing``;
+        ``left_out``, schedules that were too large to try and algorithms that failed, as a text, empty for none; and
+        the design's ``settings``, fields of its fabric by name. A design is on the front, or leads its technology, if
+        no other one, or none of its technology, beats it; samples are after goodput, as far as prices and watts are
+        known."""
         points = ("samples_per_dollar", "samples_per_joule", "samples_per_second")
         worth, even = candidate.worth, rival_break_even(candidate, self.exploration)
         per_rank = "fabric_dollars_per_rank=fabric_dollars fabric_watts_per_rank=fabric_watts"
@@ -137,10 +141,11 @@ class DesignFront(Result):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom design --json`` prints: ``model``, ``accelerator`` and
-        ``batch_per_rank``; ``designs``, a row for each evaluated one; those that bounds have ``beaten`` or that were
-        ``refused`` (with ``why``), by ``name`` and ``ranks``; ``over_budget``, a number; ``missing_alike``, figures of
-        boards and hosts that nothing states; ``assumptions`` and ``site``; ``not_searched``, names, only of an
-        interrupted search."""
+        ``batch_per_rank``; ``designs``, a row for each evaluated one, most samples per dollar first (plan, samples per
+        dollar, joule and second, goodput, dollars, watts, break-even: :meth:`rows`); those that bounds have ``beaten``
+        or that were ``refused`` (with ``why``), by ``name`` and ``ranks``; ``over_budget``, a number;
+        ``missing_alike``, figures of boards and hosts that nothing states; ``assumptions``, sentences, and ``site``;
+        ``not_searched``, names, only of an interrupted search; with schema and provenance."""
         found = self.exploration
         document: Document = {
             "schema": "lightloom.designs/1",

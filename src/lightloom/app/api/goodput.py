@@ -66,16 +66,19 @@ class Goodput(Result):
     @property
     def changes(self) -> tuple[Change, ...]:
         """Single changes to the job or its machine (checkpoints of half the time, restarts a minute shorter, half the
-        interruptions, one more spare node, a spare channel of every rank), each with the goodput that it gives, the
-        relative gain over the goodput without it, and the dollars that it is worth (None where the machine has no
-        price); the most valuable first."""
+        interruptions; one more spare node, unless the time between interruptions of the whole job is given; a spare
+        wavelength or port of every rank, where links can be rewired and no option settles it), each with ``name``, the
+        ``goodput`` that it gives as far as causes are known, the relative ``gain`` over that without it, and the
+        ``dollars`` that it is worth, the gain times the price of the machine (None where that is unknown); the largest
+        gain first."""
         return changes(self.estimate)
 
     @property
     def spare_counts(self) -> tuple[SpareCount, ...]:
-        """Numbers of spare nodes from two below to two above the chosen one, ascending, each with its goodput and the
-        price in dollars below which its last node pays (None where no price is known); empty where the time between
-        interruptions of the whole job is given."""
+        """Numbers of spare nodes from two below to two above the chosen one, none below 0, ascending, each with
+        ``spares``, ``goodput``, the price below which its last node pays in dollars (``worth``, None where no price is
+        known and for no spares) and in prices of a node in use (``relative_worth``), and whether it is ``chosen``;
+        empty where the time between interruptions of the whole job is given."""
         return spare_counts(self.estimate) if self.estimate.options.interruption_time is None else ()
 
     @property
@@ -97,12 +100,14 @@ class Goodput(Result):
     def to_json(self) -> Document:
         """Return the document that ``lightloom goodput --json`` prints: the machine (``cluster``, ``ranks``, ``nodes``,
         ``node_ranks``, ``spare_nodes``); ``goodput`` (None where a rate is ``missing``), ``most_goodput`` and, under
-        ``shares``, where all of the time goes (``useful``, ``stalled`` and so on, which add up to 1); ``availability``,
-        the share of the time in which enough nodes work, and ``speed``, the mean speed of steps relative to a sound
-        machine; ``mean_time_between_interruptions_s`` and ``interval_s`` between checkpoints; ``checkpoint``;
-        ``interruptions`` in ``months``; ``causes`` as of :meth:`rows`; ``dollars`` of the machine with
-        ``dollars_missing``; ``spares``, ``worth`` (of changes) and ``slices``, lists of rows; ``simulated`` (None
-        without a simulation); and ``assumptions``."""
+        ``shares``, where all of the time goes (``useful``, ``stalled`` by checkpoints, ``recomputed``, ``restarting``,
+        ``waiting`` for repairs and ``slowed``, which add up to 1); ``availability``, the share of the time in which
+        enough nodes work, and ``speed``, the mean speed of steps relative to a sound machine;
+        ``mean_time_between_interruptions_s`` and ``interval_s`` between checkpoints; ``checkpoint``, seconds of its
+        ``stall`` and ``save``; ``interruptions`` in ``months``; ``causes`` as of :meth:`rows`; ``dollars`` of nodes and
+        spares, as far as known, with ``dollars_missing``; lists of rows: ``spares`` (numbers of spare nodes beside the
+        chosen one), ``worth`` (single changes) and ``slices`` (sizes and the shares of the ranks that can run in them);
+        ``simulated`` (None without a simulation); and ``assumptions``."""
         each = self.estimate
         document = {
             "schema": "lightloom.goodput/1",
@@ -129,8 +134,9 @@ class Goodput(Result):
         """Return a row for each cause: ``cause``, its ``group``, the ``interruptions`` expected in ``months`` on all
         ranks and ``restart_s`` (both None where no rate is known), the chosen ``remedy`` (None where the cause is no
         link), the ``source`` of the rate, and under ``remedies``, empty where the cause is no link, each response to
-        choose from: ``remedy``, ``goodput`` of the job with it, as far as causes are known, ``restart_s``,
-        ``slowdown``, the factor by which steps take longer (these three None where it is impossible), and ``why``."""
+        choose from: ``remedy`` ("restart" on a spare node, "rewire" to a spare channel, or "damaged", slower steps),
+        ``goodput`` of the job with it, as far as causes are known, ``restart_s``, ``slowdown``, the factor by which
+        steps take longer (these three None where it is impossible), and ``why``."""
         seconds = self.months * MONTH * self.estimate.machine.ranks
         return [
             {
@@ -315,8 +321,8 @@ class PricedBill(Result):
 
     def rows(self) -> list[Document]:
         """Return a row for each line of the bill: ``part``, ``per_rank``, how many of it a rank has, their
-        ``dollars_per_rank``, ``static_watts_per_rank`` (busy or idle) and ``failures_per_second_per_rank`` (None where
-        unknown), and the ``formula`` behind the count."""
+        ``dollars_per_rank``, ``static_watts_per_rank`` (busy or idle) and ``failures_per_second_per_rank`` (all three
+        of as many as a rank has; None where unknown), and the ``formula`` behind the count, a text."""
         return [
             {
                 **attributes(line, "part=part.name per_rank"),
@@ -329,10 +335,12 @@ class PricedBill(Result):
         ]
 
     def to_json(self) -> Document:
-        """Return the document that ``lightloom bill --json`` prints: ``name``; the parts with their number per rank and
-        totals per rank in SI units (dollars, watts busy or idle and of load, joules a bit, failures a second), each
-        with its range and what it lacks, under the keys of :meth:`Bill.to_json`; ``choices``, and in
-        ``unused_choices`` the names of choices and prices that changed nothing."""
+        """Return the document that ``lightloom bill --json`` prints: ``name`` and ``ranks``; ``parts``, each with its
+        ``kind``, number ``per_rank`` and ``formula``; totals per rank in SI units, ``dollars_per_rank``,
+        ``static_watts_per_rank`` (busy or idle), ``dynamic_watts_per_rank`` (more at full load), ``joules_per_bit`` and
+        ``failures_per_second_per_rank``, each with its range and what it lacks; what is ``missing`` and ``notes``;
+        ``choices``, and in ``unused_choices`` the names of choices and prices that changed nothing; with schema and
+        provenance."""
         document: Document = {
             "schema": "lightloom.bill/1",
             "name": self.name,
