@@ -119,7 +119,7 @@ def accuracy(
 
     Raises:
         ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); the rows are of
-            another accelerator than the calibration; both ``calibration`` and ``cross_validate`` are given.
+            another accelerator than the calibration; ``cross_validate`` is another word, or both are given.
         UnsupportedError: an accelerator of the rows has no kernel model, or names no transport.
     """
     if cross_validate not in (None, "rows", "models"):

@@ -355,7 +355,8 @@ class CollectiveAccuracy(DrawnResult):
         return cells(columns, self.rows())
 
     def summary(self) -> str:
-        """Return the sentences of all systems as one text, joined by semicolons."""
+        """Return a sentence for each system as one text, joined by semicolons: its name, its transport, and median and
+        mean absolute relative errors of collectives below 1 MiB, from 1 MiB, and (again) from 64 MiB."""
         return "; ".join(self.lines())
 
     def lines(self) -> list[str]:
@@ -538,9 +539,11 @@ def calibrate(
             :class:`ProfileCalibration` of ``profile``.
 
     Raises:
-        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); collectives are of
-            several systems, or too few; or arguments that do not go together.
+        ConfigError: a file is missing, or a row cannot be expressed (names file, row and column); rows are of another
+            accelerator, or it is calibrated already; there are fewer than four steps; collectives are of several
+            systems, or fewer than three; or arguments do not go together.
         UnsupportedError: the accelerator has no kernel model, or the cluster's fabric no tiers of switches.
+        WorkloadError: ``profile`` holds no profile, or one without operators or shapes, or a malformed event.
     """
     if sum(source is not None for source in (rows, collectives, profile)) != 1:
         raise ConfigError("expected a table of measured steps, --collectives or --profile: one of the three")

@@ -58,7 +58,7 @@ class VerifiedSchedule(DrawnResult):
         on ``fabric`` already, and is not verified again.
 
         Raises:
-            BoundError: the cost lies below the bound, which is a fault of lightloom.
+            BoundError: the cost lies below the bound, which is a fault of lightloom or of the fabric.
         """
         return cls(schedule, fabric, *costed(schedule, fabric))
 
@@ -115,7 +115,8 @@ class VerifiedSchedule(DrawnResult):
         light on each wavelength and link, a panel for each direction and step. On a circuit switch: the circuits of
         each step by source and destination rank. Of more than four steps of either only the first, the middle and the
         last are drawn, on a ring with the share of wavelengths that is lit on each link in every step below. On a
-        packet-switched fabric: the load of each link in each step, as a share of the largest.
+        packet-switched fabric: the load of each link in each step, as a share of the largest. Of a queued schedule,
+        which has no steps, the circuits that stand throughout are drawn, and on links 24 equal parts of the time.
 
         Raises:
             UnsupportedError: Matplotlib is not installed, or the schedule's rows for all ranks do not fit in the memory
@@ -172,9 +173,10 @@ class VerifiedSchedule(DrawnResult):
     def rows(self) -> list[Document]:
         """Return the schedule's transfers on all ranks and of all pieces of a pipeline, also where it stores only some
         ranks or one piece, which stand for the rest: a row for each chunk that reaches a destination, with numbers from
-        0: ``step``, ``lightpath``, ``source``, ``destination``, ``route``, ``fibre``, ``first_wavelength``,
-        ``wavelength_count``, ``chunk`` and ``reduces`` (whether it is added to what is there, True or False);
-        wavelengths are counted in a ``fibre`` of a ``route`` (on a ring, 0 is clockwise and 1 the other way).
+        0: ``step``, ``lightpath``, ``source``, ``destination``, ``route`` (on a ring, 0 is clockwise and 1 the other
+        way), ``fibre`` of the first wavelength (the switch plane on a circuit switch), ``first_wavelength`` in it,
+        ``wavelength_count`` (consecutive ones, running on into the next fibre), ``chunk`` and ``reduces`` (whether it
+        is added to what is there, True or False). On packet fabrics the columns of wavelengths are 0.
 
         Raises:
             UnsupportedError: they do not fit in the memory that is free.
@@ -222,12 +224,18 @@ class CollectiveRanking(DrawnResult):
 
     @cached_property
     def fabric_ledger(self) -> ClusterLedger:
-        """Dollars and watts of each rank's share of the fabric, without boards and hosts."""
+        """Dollars and watts of each rank's share of the fabric, without boards and hosts, and what has no price or
+        watts.
+
+        Raises:
+            InputError: the site states choices of parts, and the fabric cannot be built so.
+        """
         return ClusterLedger.of_fabric(self.fabric, self.site)
 
     def ledger_of(self, schedule: VerifiedSchedule) -> StepLedger:
         """Return the joules and dollars of the fabric alone, all ranks together, in one run of a schedule, as a ledger
-        whose step is the run and has no samples."""
+        whose step is the run and has no samples: static power for the time of the run and what sending adds, at the
+        meter, and with that the run's share of the price, maintenance and electricity."""
         return StepLedger(
             cluster=self.fabric_ledger, step_time=schedule.time, sent_joules=schedule.cost.energy, samples=0
         )
@@ -238,7 +246,7 @@ class CollectiveRanking(DrawnResult):
         return self.ranking[0]
 
     def families(self) -> list[VerifiedSchedule]:
-        """Return the fastest schedule of each family of algorithms, the fastest family first.
+        """Return the fastest schedule of each family of algorithms that has one, the fastest family first.
 
         A family is the algorithms whose names differ only in the endings ``-two-way``, ``-pairs``, ``-both-axes`` and
         ``-striped``.
@@ -414,8 +422,9 @@ def collective(
             not, with the reasons.
 
     Raises:
-        UnsupportedError: no algorithm serves this collective on this fabric, or the requested one does not.
+        UnsupportedError: no algorithm serves this collective on this fabric, or none of those requested does.
         InputError: an argument that cannot be read.
+        BoundError: a cost lies below the proved lower bound, which is a fault of lightloom or of the fabric.
     """
     on, place = load_fabric(fabric, ranks, set=set, **fields), site_of(site)
     request = collective_of(kind, on.ranks, nbytes, nbytes_per_rank, permutation=permutation, sizes=sizes)
@@ -531,7 +540,8 @@ def cost(
     **fields: object,
 ) -> Cost:
     """Return the time (seconds) and energy (joules) of one run of a schedule on a fabric, by default the one it was
-    verified on; the schedule is verified there first.
+    verified on; the schedule is verified there first. The time counts from dark circuits, with the first set-up; the
+    energy is that of transmission over all ranks, None where the fabric states no energy of a bit.
 
     Args:
         schedule: the schedule.

@@ -139,8 +139,8 @@ class PlanChange:
 
     def parts(self) -> dict[str, float]:
         """Return, by the key of each part of a step (``compute_s``, ``exposed_communication_s``,
-        ``exposed_reconfiguration_s``, ``idle_s``), the seconds a sample by which it grew from the first ranking to the
-        second (negative: shrank); they add up to the whole difference."""
+        ``exposed_reconfiguration_s``, ``idle_s``), the seconds a sample (those of the step over its global batch) by
+        which it grew from the first ranking to the second (negative: shrank); they add up to the whole difference."""
         return {key: _share(self.after, key) - _share(self.before, key) for key in SHARES}
 
     @property
@@ -187,8 +187,9 @@ class PlanComparison(DrawnResult):
         return self.before["ranking"][0], self.after["ranking"][0]
 
     def summary(self) -> str:
-        """Return a sentence: whether the same plan wins, whatever its batch, both winners' time and samples a step, and
-        the ratio of their seconds a sample, after over before."""
+        """Return a sentence: whether the same plan wins, whatever its batch, cluster and exchange of gradients, else
+        both names, both winners' time and samples a step, and the ratio of their seconds a sample, after over
+        before."""
         first, second = self.winners
         ratio = second["sample_time_s"] / first["sample_time_s"]
         same = _key(first) == _key(second)

@@ -165,8 +165,9 @@ class Composition(DrawnResult):
         }
 
     def summary(self) -> str:
-        """Return a sentence: model, ranks and accelerator, the best plan of all, the ideas that it uses, its time of a
-        step, and how many per cent of a sample's time it takes off the best electrical plan."""
+        """Return a sentence: model, ranks and accelerator, the best plan of all, the ideas (the five papers' proposals)
+        that it uses, its time of a step, and how many per cent of a sample's time it takes off the best electrical
+        plan."""
         best, base = self.composed.best, self.composed.baseline
         used = " and ".join(IDEAS[idea] for idea in sorted(best.ideas)) or "none of the five ideas"
         return (
@@ -204,8 +205,9 @@ class Composition(DrawnResult):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each of :attr:`plans`: ``name``, ``ideas`` and ``plan`` (its label); ``iteration_time_s`` of
-        a step and ``exposed_communication_s``, the seconds of it that computing waits for the network or for circuits;
+        """Return a row for each of :attr:`plans`: ``name``, the ``ideas`` that it uses (``placement``, ``wavelengths``,
+        ``mesh``, ``compression``, ``averaging``) and ``plan`` (its label); ``iteration_time_s`` of a step and
+        ``exposed_communication_s``, the seconds of it that computing waits for the network or for circuits;
         ``sent_bytes_per_rank`` and ``reconfigurations``, how many times a rank's circuits are set, in a step, means
         over ranks; ``joules_per_sample`` at the meter and ``dollars_per_million_samples``, each as far as known (None
         where nothing is) with the parts that are missing (``joules_missing``, ``dollars_missing``); what was measured
@@ -285,8 +287,8 @@ class Composition(DrawnResult):
     def answer(self) -> Answer:
         """Return the answer as the terminal and notebooks show it: the question; the best plan of all (the best
         electrical one where nothing gains 0.05 % of a sample's time), with the time of a step; a row for each kind of
-        plan that has any, "best of all" aside, with its time, waiting, joules a sample and gain alone of
-        :meth:`display_rows`; the legend of the table, which names the kinds that have none; in words what each idea is
+        plan that has any, "best of all" aside, with no more than its name, time of a step, share that it waits, joules
+        a sample and gain; the legend of the table, which names the kinds that have none; in words what each idea is
         worth; the limit; and what it rests on, which names networks without the figure that is to be equal."""
         composed, graph = self.composed, self.composed.graph
         best, base = composed.best, composed.baseline
@@ -323,8 +325,8 @@ class Composition(DrawnResult):
         )
 
     def _worth_words(self) -> Iterator[str]:
-        """Yield for each idea whose gain, alone or beside the other four, is 0.05 % of a sample's time or more, either
-        way, a line with both gains in per cent: ``compression alone +20 %, with the others 0 %``."""
+        """Yield for each idea whose gain, alone or beside the other four, is 0.05 % of a sample's time or more, a line
+        with both gains in per cent: ``compression alone +20 %, with the others 0 %``."""
         for idea, gains in self.gains().items():
             if any(str(gain) != "0 %" for gain in gains):
                 yield "{} alone {}, with the others {}".format(idea, *gains)
@@ -348,7 +350,8 @@ class Composition(DrawnResult):
 @lru_cache(maxsize=64)
 def _over_bound(plan: Plan) -> float:
     """Return a plan's step time over the lower bound of a step with its strategy, whatever the algorithms of its
-    collectives; of a placed plan over the bound of its placement. The results for up to 64 plans are cached."""
+    collectives; of a placed plan (operators are assigned to devices one by one) over the bound of its placement. The
+    results for up to 64 plans are cached."""
     bound = plan.bound
     if isinstance(plan.choice, Strategy):
         bound = float(bounds(plan.job, Strategies.of(plan.choice._replace(algorithm=AUTO)), proved=True)[0])

@@ -51,7 +51,9 @@ class DesignFront(Result):
     @property
     def front(self) -> tuple[Candidate, ...]:
         """Evaluated designs that no other one beats in samples per dollar and per joule, and per second where several
-        numbers of ranks were searched, all after goodput; most samples per dollar first."""
+        numbers of ranks were searched, all after goodput; most samples per dollar first. One beats another if it is
+        nowhere worse and somewhere better, in these and in the amounts of whatever has no price, power or failure rate,
+        so that it stays ahead whatever those are."""
         return self.exploration.front
 
     @property
@@ -122,8 +124,8 @@ class DesignFront(Result):
         where none of that was evaluated); the names of prices, watts and failure rates that are ``missing``;
         ``left_out``, schedules that were too large to try and algorithms that failed, as a text, empty for none; and
         the design's ``settings``, fields of its fabric by name. A design is on the front, or leads its technology, if
-        no other one, or none of its technology, beats it; samples are after goodput, as far as prices and watts are
-        known."""
+        no other one, or none of its technology, beats it (nowhere worse and somewhere better, amounts of unknown price,
+        power or failure rate included); samples are after goodput, as far as prices and watts are known."""
         points = ("samples_per_dollar", "samples_per_joule", "samples_per_second")
         worth, even = candidate.worth, rival_break_even(candidate, self.exploration)
         per_rank = "fabric_dollars_per_rank=fabric_dollars fabric_watts_per_rank=fabric_watts"
@@ -205,6 +207,7 @@ def design(
 
     Raises:
         SearchStopped: Ctrl-C, with the result as far as designs are evaluated.
+        KeyboardInterrupt: Ctrl-C before any design was evaluated.
         ConfigError: neither ranks nor a budget, a number that is not positive, a malformed file, or a folder that is
             another search's, in use, or cannot be written to.
         UnsupportedError: no design has a plan within the budget.

@@ -103,11 +103,12 @@ class Goodput(Result):
         ``shares``, where all of the time goes (``useful``, ``stalled`` by checkpoints, ``recomputed``, ``restarting``,
         ``waiting`` for repairs and ``slowed``, which add up to 1); ``availability``, the share of the time in which
         enough nodes work, and ``speed``, the mean speed of steps relative to a sound machine;
-        ``mean_time_between_interruptions_s`` and ``interval_s`` between checkpoints; ``checkpoint``, seconds of its
-        ``stall`` and ``save``; ``interruptions`` in ``months``; ``causes`` as of :meth:`rows`; ``dollars`` of nodes and
-        spares, as far as known, with ``dollars_missing``; lists of rows: ``spares`` (numbers of spare nodes beside the
-        chosen one), ``worth`` (single changes) and ``slices`` (sizes and the shares of the ranks that can run in them);
-        ``simulated`` (None without a simulation); and ``assumptions``."""
+        ``mean_time_between_interruptions_s`` and ``interval_s``, useful time between checkpoints (None where infinite);
+        ``checkpoint``, seconds of its ``stall`` and ``save``; ``interruptions`` in ``months``; ``causes`` as of
+        :meth:`rows`; ``dollars`` of nodes and spares, as far as known, with ``dollars_missing``; lists of rows:
+        ``spares`` (numbers of spare nodes beside the chosen one), ``worth`` (single changes) and ``slices`` (sizes and
+        the shares of the ranks that can run in them); ``simulated``, means over the runs of a simulation (None without
+        one); and ``assumptions``; with schema and provenance."""
         each = self.estimate
         document = {
             "schema": "lightloom.goodput/1",
@@ -131,12 +132,14 @@ class Goodput(Result):
         return {name: plain(value) for name, value in document.items()}
 
     def rows(self) -> list[Document]:
-        """Return a row for each cause: ``cause``, its ``group``, the ``interruptions`` expected in ``months`` on all
-        ranks and ``restart_s`` (both None where no rate is known), the chosen ``remedy`` (None where the cause is no
-        link), the ``source`` of the rate, and under ``remedies``, empty where the cause is no link, each response to
-        choose from: ``remedy`` ("restart" on a spare node, "rewire" to a spare channel, or "damaged", slower steps),
-        ``goodput`` of the job with it, as far as causes are known, ``restart_s``, ``slowdown``, the factor by which
-        steps take longer (these three None where it is impossible), and ``why``."""
+        """Return a row for each cause of interruptions (a part by its name, or software; with a log of interruptions,
+        a group of it): ``cause``, its ``group`` ("accelerator", "host", "network", "software" or "all"), the
+        ``interruptions`` expected in ``months`` on all ranks and ``restart_s`` (both None where no rate is known), the
+        chosen ``remedy`` (None where the cause is no link), the ``source`` of the rate, and under ``remedies``, empty
+        where the cause is no link, each response to choose from: ``remedy`` ("restart" on a spare node, "rewire" to a
+        spare channel, or "damaged", slower steps), ``goodput`` of the job with it, as far as causes are known,
+        ``restart_s``, ``slowdown``, the factor by which steps take longer (these three None where it is impossible),
+        and ``why``."""
         seconds = self.months * MONTH * self.estimate.machine.ranks
         return [
             {
@@ -161,9 +164,9 @@ class Goodput(Result):
         ]
 
     def display_rows(self) -> list[dict[str, str]]:
-        """Return a row of text for each cause: "cause" (its name), "interruptions" expected in ``months`` on all ranks
-        ("not sourced" where the rate is missing), "restart", the time of one (empty then), and the chosen "remedy"
-        (empty where the cause is no link)."""
+        """Return a row of text for each cause of interruptions: "cause" (its name), "interruptions" expected in
+        ``months`` on all ranks ("not sourced" where the rate is missing), "restart", the time of one (empty then), and
+        the chosen "remedy" (empty where the cause is no link)."""
         rows = self.rows()
         for row in rows:
             row["interruptions"] = "not sourced" if row["interruptions"] is None else f"{row['interruptions']:.3g}"
