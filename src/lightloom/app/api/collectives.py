@@ -309,7 +309,8 @@ class CollectiveRanking(DrawnResult):
 
     def summary(self) -> str:
         """Return a sentence: the title, the fastest algorithm, of how many, its time, the ratio of that to the lower
-        bound, that of a repeated run without set-up of circuits where there is one, and what sets the bound."""
+        bound, that ratio of a repeated run, without the first set-up of circuits in either, where there is one, and
+        what sets the bound."""
         winner = self.winner
         without = f", {format_ratio(winner.repeated_ratio)} without set-up" if winner.repeated_ratio else ""
         return (
@@ -573,7 +574,8 @@ def lower_bound(
     set: Settings | None = None,
     **fields: object,
 ) -> Bound:
-    """Return the seconds that no schedule of a collective can beat on a fabric, and the resource that sets them.
+    """Return the seconds that no schedule of a collective can beat on a fabric, from dark circuits, so that their first
+    set-up counts, and in words the resource that sets them.
 
     >>> lower_bound("all-reduce", "torus", ranks=64, nbytes="64MiB")
 

@@ -202,8 +202,9 @@ class PlanComparison(DrawnResult):
 
     @property
     def explanation(self) -> str:
-        """Sentence on the first ranking's winner: its place in the second ranking, from 1, and what changed, as
-        :attr:`PlanChange.why` puts it; or why it is not there."""
+        """Sentence on the first ranking's winner: its place in the second ranking, from 1, and what changed (parts of a
+        step that grew or shrank, algorithms, whether it fits), as :attr:`PlanChange.why` puts it; or why it is not
+        there."""
         first = self.winners[0]
         change = next((change for change in self.changes if change.before is first), None)
         if change is None:

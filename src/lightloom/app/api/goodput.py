@@ -87,8 +87,8 @@ class Goodput(Result):
         return self.months * MONTH / self.estimate.job.mtbf
 
     def summary(self) -> str:
-        """Return a sentence: the share of the time that trains, in per cent ("at most" where a cause has no rate),
-        ranks, and the mean time between interruptions and the time between checkpoints."""
+        """Return a sentence: the share of the time that trains, in per cent ("at most" where a cause has no rate), the
+        ranks and the name of the machine, and the mean time between interruptions and the time between checkpoints."""
         each = self.estimate
         most = "at most " if each.missing else ""
         return (
@@ -319,7 +319,7 @@ class PricedBill(Result):
 
     def summary(self) -> str:
         """Return a sentence: what is billed, its number of ranks, and the known dollars of its parts for one rank, with
-        their range and the parts without a price."""
+        their range and the names of the parts without a price ("unknown" where nothing is known)."""
         return f"{self.name}, {self.bill.ranks:,} ranks: {self.dollars.text()} a rank"
 
     def rows(self) -> list[Document]:
