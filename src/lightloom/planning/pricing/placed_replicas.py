@@ -67,9 +67,9 @@ class ReplicaExchange:
     def granted(self, plan: HybridPlan, job: Job) -> GroupCircuits:
         """Return the circuits that are granted to one group inside its part, followed by k pipes, one from each device
         d to its counterpart in the next group (destination k + d). The rate of these (bytes per second, the same in
-        every hold) and their latency make the plan's exchange, a ring of 2 (groups - 1) steps, take as long as this
-        one. Each has a port and an entry of its own, numbered after those inside. ``plan`` has at least two groups, on
-        the parts of the fabric of ``job``."""
+        every hold, which is a time in which circuits stand unchanged) and their latency make the plan's exchange, a
+        ring of 2 (groups - 1) steps, take as long as this one. Each has a port and an entry of its own, numbered after
+        those inside. ``plan`` has at least two groups, on the parts of the fabric of ``job``."""
         inside = grant(replace(plan, groups=1), job.fabric.parts[0])
         steps, own = 2 * (plan.groups - 1), np.arange(plan.k)
         rate = steps / plan.groups / self.per_byte

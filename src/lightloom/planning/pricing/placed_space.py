@@ -277,7 +277,8 @@ class PartTable:
 
     def ways(self, rows: PlacedRows, forward: Floats) -> tuple[Ints, Ints]:
         """Return two arrays [rows, cuts, splits]: the number of parts that each possible split of an operator would
-        give, and the size of the dimension that it divides. Operators that are cut alike share one entry along "cuts".
+        give, and the size of the dimension that it divides. Operators that are cut alike share one entry along "cuts",
+        where the first of them gives the seconds.
 
         The parts are as many as whole quanta of the row fit into the operator's seconds, at least 1 (a quantum of 0
         gives k) and at most k, the size of the dimension and, for splits whose parts read all of the input, the row's
@@ -322,9 +323,10 @@ class PartTable:
         return CutOperators(np.where(self.placed, most[:, self._cut], 0), (least[0], least[1]), (total[0], total[1]))
 
     def part_seconds(self, times: OperatorTimes, samples: int, recomputation: str) -> PartSeconds:
-        """Return a function of an operator's index, a split and a number of parts that gives the seconds of each part:
-        [parts, 2], forward and backward with what is repeated; the split must be one of those of the operator's kind
-        (ValueError otherwise).
+        """Return a function of (operator's index in the graph, split, number of parts) that returns the seconds of each
+        part, in the order in which the parts lie along the dimension: [parts, 2], forward and backward, the backward
+        pass with the forward pass that recomputation repeats. The split must be one of those of the operator's kind
+        (ValueError otherwise). The seconds depend on the size of a part, and sizes differ by at most 1.
 
         Args:
             times: times of the model's operators.

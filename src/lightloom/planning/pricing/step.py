@@ -825,8 +825,12 @@ def stage_exchanges(
 ) -> StageExchanges:
     """Return the seconds of what the ranks of a stage exchange with each other in strategies of equally many stages and
     chunks, and of the sums of tied tables among stages; without the blocks of keys and values in context groups and the
-    sends between stages; besides, ``held``, the number of parameters of a rank when nothing is sharded. Tensor and
-    expert collectives are those of one pass of a micro-batch, forward and backward, where the backward pass holds what
+    sends between stages: ``tensor`` and ``experts``, each (forward, backward), [rows, chunks]; ``replicas``, gathers of
+    parameters and exchanges of gradients, in every pass or once a step; ``token_gradients``, once a step, the
+    all-reduce in tensor groups of gradients that ranks have of their own tokens, [rows, stages]; ``tied``, a list with
+    the stages, bytes and seconds of each tied table; besides, ``held``, the number of parameters of a rank when nothing
+    is sharded, first those that all replicas hold, then those of experts, [2, rows, chunks]. Tensor and expert
+    collectives are those of one pass of a micro-batch, forward and backward, where the backward pass holds what
     recomputation repeats.
 
     Args:

@@ -220,7 +220,10 @@ class StrategyStep:
 
 def simulate(job: Job, strategy: Strategy) -> StrategyStep:
     """Return one simulated step of a strategy: of data parallelism alone bucket by bucket or unit by unit, of
-    everything else stage by stage, its axes on the division of the channels that is best for it.
+    everything else stage by stage, its axes on the division of the channels that takes the least time. The step has its
+    seconds, their breakdown (by what a rank waits for), the seconds of communication, the largest collectives, and
+    details: ``result`` and ``prices`` for data parallelism alone, else ``stages``, ``spent`` and, where axes hold
+    channels of their own, ``division``.
 
     Raises:
         UnsupportedError: the fabric has too few channels for the axes, or no algorithm serves an exchange.
@@ -319,8 +322,9 @@ class _DivisionSearch:
 
     def _channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
         """Return the number of channels of each axis, [axis], for ``parts``, how many of the equal parts of all
-        channels (at most 8) each axis has: [axis], rounded down to whole units of the axis, one at least. There must be
-        enough channels for all axes."""
+        channels (at most 8) each axis has: [axis], rounded down to a multiple of the axis' unit (a plane of a switch;
+        on a WDM ring a wavelength for each group that interleaves, twice as many where they do not reach around it; 1
+        or 2 for the pipeline), one unit at least. There must be enough channels for all axes."""
         channels = self.space.channels(parts)
         assert channels is not None  # there are as many as the axes need at least
         return channels
@@ -651,8 +655,9 @@ def _sends(job: Job, nbytes: float, ranks: int, stride: int) -> float:
 
 
 def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
-    """Return, in the order of the division's axes, the largest collective of every axis that has one, each as a
-    ``GroupPart`` with its share of the channels, and of the pipeline, as a ``ShiftPart``, what every rank sends to the
+    """Return, in the order of the division's axes, the largest collective of every axis that has one (of context groups
+    the all-gather of no bytes by a striped ring, in place of keys and values), each as a ``GroupPart`` with its share
+    of the channels and its verified schedule, and of the pipeline, as a ``ShiftPart``, what every rank sends to the
     next stage (the largest over chunks).
 
     Args:
@@ -679,8 +684,9 @@ def joint_parts(job: Job, strategy: Strategy, step: StrategyStep) -> list[Part]:
 
 
 def verify_standing(job: Job, strategy: Strategy, step: StrategyStep) -> None:
-    """Prove that the circuits of all axes of a simulated step of the strategy, by the largest collective of each axis,
-    stand at once.
+    """Prove that the circuits of all axes of a simulated step of the strategy, by the largest collective of each axis
+    that has one (of context groups an all-gather of no bytes by a striped ring) and the sends of the pipeline, stand at
+    once; nothing is returned.
 
     Raises:
         VerificationError: two of them hold one channel of a link.

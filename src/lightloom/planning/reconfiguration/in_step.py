@@ -117,12 +117,14 @@ class InStep:
 
 
 def follow_the_step(job: Job, strategy: Strategy, prices: PlanePrices) -> InStep | None:
-    """Return the fastest of all searched settings of the switch along a strategy's step, beside the fastest of those
-    whose circuits stand for the whole step; None for data parallelism alone, and where only one kind of groups
-    exchanges.
+    """Return the simulated step (``best``) with the fastest of all searched settings of the switch along a strategy's
+    step, beside the fastest of those whose circuits stand for the whole step (``standing``), and the seconds of a
+    reconfiguration; None for data parallelism alone, and where only one kind of groups exchanges.
 
-    Every setting is simulated, and the shortest step wins. Settings that stand are absent from the answer (``standing``
-    is None) where the planes are too few for all axes at once.
+    A setting gives each axis a number of planes in each phase of the step. Searched are every way to part the phases
+    into segments between turns, each segment with the division of the planes that is estimated fastest for it, and the
+    divisions that stand, where they are at most 100. All of these are simulated, and the shortest step wins.
+    ``standing`` is None where the planes are too few for all axes at once.
 
     Args:
         job: where the strategy runs.
@@ -164,11 +166,13 @@ class _Search:
 
     def candidates(self) -> Iterator[SwitchedStep]:
         """Yield the simulated step of every segmentation of the phases with the best division of each segment, then
-        that of every division that stands for the whole step: first all with gradients beside the last pass, then,
-        where gradients are exchanged, all with gradients after it.
+        that of every division that stands for the whole step, unless these are more than :data:`MOST_STANDING` (100) or
+        the planes too few for all axes at once: first all with gradients beside the last pass, then, where gradients
+        are exchanged, all with gradients after it.
 
         Left out are segmentations that would let the passes wait for a turn before the last pass, that part phases
-        which alternate in interleaved stages, or that have a segment with more axes than planes.
+        which alternate in interleaved stages, or that have a segment whose axes need more planes than there are (one
+        each, two for a pipeline).
         """
         for beside in (True, False):
             active = {phase: axes for phase, axes in self._times.active(beside=beside).items() if axes}
@@ -327,7 +331,9 @@ def _together(segments: Sequence[Sequence[Phase]]) -> bool:
 
 def _phase_seconds(times: StageTimes, last: StageTimes, micro_batches: int) -> dict[Phase, float]:
     """Return about how many seconds each of the six phases takes, by phase: the passes as those of a full pipeline of
-    the slowest stage, the last pass through all chunks in turn, the others as on their slowest stage or chunk.
+    the slowest stage, the last pass through all chunks in turn and with what it does not hide of the gradients beside
+    it, both with all sends between stages; the others as on their slowest stage or chunk. The keys are ``gather``,
+    ``passes``, ``last``, ``gradients``, ``closing`` and ``tied``.
 
     ``times`` are those of the ``micro_batches`` - 1 micro-batches before the last, ``last`` those of the last one.
     """

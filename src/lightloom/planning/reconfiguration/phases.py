@@ -302,8 +302,8 @@ def best_division(
     """Return the number of planes of each axis that exchanges in the phases of ``active``, and of each pinned one: of
     all divisions of the planes the one that takes the least seconds; None where the planes are too few.
 
-    All planes are given out. Past :data:`MOST_DIVISIONS` (5,000) divisions, planes go one by one to the axis that gains
-    most.
+    All planes are given out, unless every axis is pinned. Past :data:`MOST_DIVISIONS` (5,000) divisions, planes go one
+    by one to the axis that gains most.
 
     Args:
         planes: planes of the switch.

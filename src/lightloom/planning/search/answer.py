@@ -49,14 +49,17 @@ class DivisionRow(NamedTuple):
 
 
 def division_rows(search: PlanSearch, most: int | None = MOST_ROWS) -> list[DivisionRow]:
-    """Return a row for the best plan of each cluster, division of the job (degrees of the axes of parallelism) and
-    exchange method, in the ranking's order, with its place in the ranking of all plans, from 1, and the 90 % interval
-    of its step time, with how surely it is slower or faster than the winner; None in place of that where no spread is
-    known.
+    """Return rows of the answer in the ranking's order, each with ``place`` (in the ranking of all plans, from 1),
+    ``plan`` and ``interval`` (the 90 % interval of its step time, with the probability that its order against the
+    winner holds; None where no spread is known). A row stands for the best plan of a cluster, a division of the job and
+    a method of exchanging gradients. Two plans are one division if they have the same degrees of data, tensor,
+    pipeline, context and expert parallelism and both or neither shard the parameters (ZeRO-3 or hybrid); all placed
+    plans are one.
 
     Plans that do not fit the memory are left out, except the winner. At most ``most`` rows, 6 if not given, are
-    returned; the best placed plan and the best with gradients as they are, where there are such, take the last ones
-    even if they are slower. With ``most`` None, a row for every plan, those that do not fit included.
+    returned; the best row of a placed plan and the best with gradients as they are, where there are such, take the last
+    ones even if they are slower. With ``most`` None, a row for every plan of the ranking, those that do not fit
+    included.
     """
     rows: dict[object, tuple[int, Plan]] = {}
     for place, plan in enumerate(search.ranking, start=1):
@@ -95,7 +98,8 @@ def plan_answer(
         what_ifs: answers to changed questions.
         limit: seconds of a sample that no network makes shorter, as a share of the winner's.
         assumptions: number of assumptions that the winner rests on.
-        everything: True for a row of every plan that was simulated, in place of at most six, one for each division.
+        everything: True for a row of every plan that was simulated, in place of at most six, one for each cluster,
+            division and exchange method (:func:`division_rows`), of plans that fit.
     """
     rows = division_rows(search, None if everything else MOST_ROWS)
     legend = "MFU: share of the peak rate; waits: share of the step that waits for the network"
@@ -139,9 +143,9 @@ def _batch(search: PlanSearch) -> str:
     tokens)".
 
     Where the largest batches were searched, ", the largest that fits" follows. Else, where the request states no batch
-    and one is published or assumed for the model, that follows in parentheses, after "published:" or "assumed:"; before
-    these words, where the winner's amount differs from it by 10 % or more, stands the winner's own in millions, or the
-    word "near" where that is below a million.
+    and one is published or assumed for the model, that amount and its unit follow in parentheses, after "published:" or
+    "assumed:"; before these words stands the winner's own number of tokens, where the amount is in tokens and differs
+    from it by 10 % or more. Both numbers are in millions with two digits, below a million whole.
     """
     winner, length = search.winner, search.sequence_length
     words = f"{winner.global_batch:,}{' samples' if length is None else f' x {length:,} tokens'} a step"
@@ -159,10 +163,11 @@ def _batch(search: PlanSearch) -> str:
 
 def _best(search: PlanSearch, first: DivisionRow) -> Iterator[str]:
     """Yield three lines on the winner: its plan in words, with its exchange method and whether it does not fit; its
-    step time with the interval (±), its share of the peak rate (MFU), its memory of how much, and its throughput; and
-    the share of the step that waits for the network, with the first algorithm that carries its exchanges (or the
-    collective library) or, where a plan that places single operators fits and is faster, in place of that by how many
-    per cent, which no framework runs. ``first`` is the winner's row."""
+    step time with the interval (±), its share of the peak rate (MFU), its memory of how much, and its throughput
+    (tokens/s an accelerator for a model of sequences, else samples/s in all); and the share of the step that waits for
+    the network, with the first algorithm that carries its exchanges (or the collective library) or, where the fastest
+    of all plans that fit places single operators, which no framework runs, and the winner does not, in place of that by
+    how many per cent it is faster. ``first`` is the winner's row."""
     plan, memory = first.plan, first.plan.cluster.accelerator.memory
     method = "" if plan.gradient_exchange is None else f", gradients as {plan.gradient_exchange.label}"
     yield plan_words(plan.choice) + method + (", which does not fit" if plan.fits is False else "")
@@ -222,7 +227,8 @@ def _utilized(search: PlanSearch, plan: Plan) -> str:
 
 
 def three_digits(seconds: float) -> str:
-    """Return a duration, given in seconds, as text with three significant digits and its unit."""
+    """Return a duration, given in seconds, as text with at most three significant digits (zeros at the end left out)
+    and the largest unit, s, ms, µs or ns, that keeps it at or above one: ``1.5 ms``."""
     return format_time(float(f"{seconds:.3g}"))
 
 
@@ -249,8 +255,9 @@ def _percent(share: float) -> str:
 def _limit(search: PlanSearch, limit: float) -> str:
     """Return in words whether computing (where the gain would be below 2 %) or the network bounds the winner, and what
     exchanges that take no time would gain at most, in per cent of a sample, as text that begins with "computing:" or
-    "the network:"; one rank is always bound by computing. ``limit`` is the time of a sample without exchanges as a
-    share of the winner's."""
+    "the network:"; one rank is always bound by computing. It adds that exchanges also slow the computing beside them,
+    where the gain exceeds the waiting by more than 2 % and they take a share of the arithmetic. ``limit`` is the time
+    of a sample without exchanges as a share of the winner's."""
     if search.winner.cluster.ranks == 1:
         return "computing: one accelerator exchanges nothing"
     gain = 1 - limit
@@ -306,7 +313,7 @@ def versus(search: PlanSearch, other: PlanSearch) -> Iterator[str]:
 def _differences(ours: Plan, theirs: Plan) -> Iterator[tuple[str, str, str]]:
     """Yield (name, value of ours, value of theirs), as text, of each property in which the clusters of two plans
     differ: ranks and kind of accelerator, kind of network and whether its software is ideal or a library, the narrowest
-    cut's bandwidth for each rank, and the accelerator's memory."""
+    cut's bandwidth for each rank, and the accelerator's memory (0 where none is stated)."""
     here, there = (
         {
             "ranks": f"{cluster.ranks:,} {cluster.accelerator.chip.upper()}",

@@ -32,10 +32,15 @@ class Assumption(NamedTuple):
 
 
 def assumed(search: PlanSearch) -> list[Assumption]:
-    """Return every assumption that a search's winner rests on, and fitted numbers with a spread, each with what it is
-    about (a part of the cluster, "prices", "plan" or "batch"), its field, value and source as text, and the share by
-    which its 90 % interval moves the winner's step, None where no spread is known: first those that are known to move
-    the step, the largest first, then the others in the order of the cluster's parts, the plan and the batch."""
+    """Return what a search's winner rests on without a publication: the cluster's values whose source has the word
+    "assumption" (or that are unstated latencies), fitted parameters of prices that have a known spread, assumptions on
+    how ranks of the plan work together and, where the request states no batch, one that is assumed for the model.
+
+    Each has what it is about (a part of the cluster such as ``accelerator.kernels``, "prices", "plan" or "batch"), its
+    field, value and source as text (field and value empty for the plan's), and the share by which its 90 % interval
+    moves the winner's step (0.1 for 10 %), None where no spread is known. First come those that are known to move the
+    step, the largest first, then the others in the order of the cluster's parts, the prices, the plan and the batch.
+    """
     winner, moves = search.winner, influences(search.winner)
     kernels, library = winner.cluster.accelerator.kernels, winner.cluster.fabric.library
     priors = (kernels.priors() if kernels else {}) | (library.transport.priors() if library else {})
@@ -57,7 +62,9 @@ def assumed(search: PlanSearch) -> list[Assumption]:
 
 
 def assumed_values(cluster: Cluster) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the values of a cluster that have no publication behind them, as far as they decide a result.
+    """Yield the values of a cluster that have no publication behind them, as far as they decide a result: those whose
+    source has the word "assumption", the filling of domains that ranks fill only in part, and a hop latency that no
+    source states.
 
     Each is four texts: the part of the cluster (``accelerator``, ``accelerator.kernels``, ``fabric``, ``reference``,
     ``cluster``), the field, the value with its unit (empty where it is a part with values of its own), and what stands
@@ -88,8 +95,9 @@ def assumed_values(cluster: Cluster) -> Iterator[tuple[str, str, str, str]]:
 
 
 def assumptions(cluster: Cluster) -> tuple[str, ...]:
-    """Return a line for each assumption about a cluster, as ``part.field: source``, with the value before the source
-    where that is ``not sourced``."""
+    """Return a line for each assumption about a cluster, ``part.field: source``: each value whose source has the word
+    "assumption", domains that ranks fill only in part, and a hop latency that no source states (``fabric.hop_latency: 1
+    µs, not sourced``, the only line with a value)."""
     return tuple(
         f"{group}.{field}: " + (f"{value}, {source}" if source == "not sourced" else source)
         for group, field, value, source in assumed_values(cluster)
@@ -98,7 +106,8 @@ def assumptions(cluster: Cluster) -> tuple[str, ...]:
 
 def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
     """Return lines on each cluster without repetition: its accelerator's calibration if it has one, with the parameters
-    that are missing from it, and the assumed values of each of its parts, one line for a part."""
+    that are missing from it, and the assumed values of each of its parts, one line for a part (``assumed of NAME: field
+    value, field value``, without sources)."""
     lines: list[str] = []
     for cluster in clusters:
         machine, library = cluster.accelerator, cluster.fabric.library

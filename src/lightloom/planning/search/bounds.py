@@ -352,9 +352,10 @@ class FastestLink(NamedTuple):
 
 
 def fastest_link(fabric: Fabric) -> FastestLink:
-    """Return the most bytes per second out of a rank, infinite for a single rank, and the least seconds of latency,
-    those to its neighbour, that circuits of a fabric can give it; and the most bytes per second of the links between
-    two neighbours of a WDM ring, both ways together, infinite on other fabrics."""
+    """Return three bests of a fabric's links: ``rate``, the bytes per second that a rank can receive over all its
+    links, the mean over the ranks, infinite for a single rank; ``latency``, the least seconds to a neighbour; and
+    ``link_rate``, the bytes per second of the links between two neighbours of a WDM ring, all channels and both ways
+    together, infinite on other fabrics."""
     ring = fabric.exclusive and fabric.wavelength_routed
     return FastestLink(
         rate=fabric.total_receive_bandwidth() / fabric.ranks if fabric.ranks > 1 else float("inf"),
@@ -386,8 +387,10 @@ class CoarseBound(NamedTuple):
 
 
 def coarse_bound(job: Job, table: PartTable, rows: PlacedRows) -> CoarseBound:
-    """Return lower bounds of the step time and of the memory of every placed row, and its number of sub-operators,
-    without making any partition; ``table`` says how operators of the job's model are cut."""
+    """Return lower bounds of the step time and of the memory of every placed row, and its number of sub-operators
+    (parts of all operators), without making any partition, as ``bound`` (seconds), ``memory`` (bytes of a device on
+    average, so that some device holds at least these) and ``sub_operators``: [rows] each; ``table`` says how operators
+    of the job's model are cut."""
     parts = [_bound_of_block(job, table, rows.rows(block)) for block in blocks(len(rows))]
     return CoarseBound(*map(np.concatenate, zip(*parts, strict=True) if parts else 3 * [[np.empty(0)]]))
 
