@@ -113,10 +113,10 @@ def peers(fabric: Fabric) -> int:
 
 
 def reach(fabric: Fabric, groups: int) -> Reach:
-    """Return the reach Δ, ranks to which a device within a group can hold circuits at once: one less than :func:`peers`
-    where there are several ``groups`` on the same fabric, as one circuit goes to the next group; as many as there on a
-    fabric of parts. Devices within half of Δ of each other on the group's ring may communicate, all where Δ is at least
-    k - 1.
+    """Return which devices of a group may communicate: those that lie within half of the reach Δ of each other on the
+    group's ring, all where Δ is at least k - 1. Δ is the number of ranks inside the group to which a device can hold
+    circuits at once: that of :func:`peers`, less one where there are several ``groups`` on the same fabric, as one
+    circuit goes to the next group; on a fabric of parts, that of :func:`peers` of the inside part.
 
     Raises:
         UnsupportedError: placed plans are not simulated on this kind of fabric.

@@ -98,7 +98,8 @@ def set_ups(
     advance: Callable[[], None] = lambda: None,
 ) -> list[SetUp]:
     """Return one set-up for every model on every number of ranks at every speed of links, the speeds varying fastest,
-    then the numbers of ranks; each with the seconds of a step with gradients as they are and with each method.
+    then the numbers of ranks: ``model``, ``ranks``, ``bandwidth``, ``plain`` (seconds of a step with gradients as they
+    are) and ``methods``, pairs of a method's name and the seconds of a step with it.
 
     Args:
         trials: the models, each with its methods.

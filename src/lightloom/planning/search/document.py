@@ -72,11 +72,14 @@ class Verdict:
 
 def verdict(plan: Plan) -> Verdict | None:
     """Return the effect of a plan's method of exchanging gradients on its step, against the same plan without it
-    (``plan.uncompressed``): seconds by which the step is shorter (negative where it loses) and by which sending is,
-    seconds of compressing and decompressing (of sending and coding hidden or not), bytes of the coded collectives as
-    they are and as sent, and the seconds of the step without it. None without a method, where that other plan was not
-    simulated, where either is not data parallelism alone, and where its collectives are not priced as a whole but level
-    by level, as on a fabric of parts."""
+    (``plan.uncompressed``): ``gained`` and ``saved``, the seconds by which the step and by which sending is shorter
+    (negative where longer); ``encode`` and ``decode``, the seconds of compressing and decompressing (these and sending
+    hidden or not); ``nbytes`` and ``compressed_nbytes``, the bytes of the coded collectives as they are and as sent;
+    and ``step_time``, the seconds of the step without the method.
+
+    None without a method, where that other plan was not simulated, where either is not data parallelism alone, and
+    where its collectives are not priced as a whole but level by level, as on a fabric of parts.
+    """
     other = plan.uncompressed
     if other is None or other.prices is None or plan.result is None or other.result is None:
         return None
@@ -124,7 +127,8 @@ _MORE = {
 def explain(search: PlanSearch) -> str:
     """Return one sentence of parts joined by "; ": what wins and what it waits for, how near its lower bound its
     largest collective is, what the next best algorithm and a method of exchanging gradients make of it, how much slower
-    the best plan of every other kind is, and what was left out."""
+    the best plan of each other kind that has one is (kinds are "ddp", "fsdp", "tensor-pipeline" and "placed"), and how
+    many plans were left out, bounded and simulated. Parts that do not apply are left out; it ends with a full stop."""
     winner = search.winner
     others = [best for kind in KINDS if kind != winner.strategy and (best := search.best_of(kind)) is not None]
     parts = [
@@ -147,8 +151,10 @@ def _name(plan: Plan) -> str:
 
 
 def _what(winner: Plan) -> str:
-    """Return in words who wins and on which cluster, or that no plan fits and how much memory the first needs; its
-    samples per second, its step time, and the seconds of it spent computing and waiting, or "nothing exposed"."""
+    """Return in words who wins and on which cluster (and, of a placed plan, that no framework runs it), or that no plan
+    fits and how much memory the first needs; its samples per second, its step time, and the seconds of it spent
+    computing, on exposed communication, on exposed reconfiguration and idle, or "nothing exposed"; last, in
+    parentheses, how channels are divided, or what is relayed, where there is either."""
     capacity, where = winner.cluster.accelerator.memory, f"{winner.cluster.name} ({winner.cluster.counted_ranks})"
     wins = f"{_name(winner)} on {where} wins{'' if winner.runnable else ', though no framework runs it'}"
     if winner.fits is False and capacity is not None:
@@ -262,7 +268,8 @@ def _percent(share: float) -> str:
 
 def _against(winner: Plan, other: Plan) -> str:
     """Return in words how much slower a sample is by ``other``, the best plan of another kind, and on what it spends
-    more time; or that it does not fit, that it is faster but runs on no framework, or that it is as fast."""
+    more time; or that it does not fit where the winner does, that it is faster but runs on no framework, or else, where
+    it takes no longer, that it is as fast."""
     slower = other.sample_time / winner.sample_time - 1 if winner.sample_time else 0.0
     where = "" if other.cluster is winner.cluster else f" on {other.cluster.name} ({other.cluster.counted_ranks})"
     if other.fits is False and winner.fits is not False:
@@ -371,15 +378,21 @@ SCHEMA = "lightloom.plan/2"
 
 
 def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Sequence[str] = ()) -> dict[str, Any]:
-    """Return everything that a search found, in plain types and SI units for JSON: request, model and clusters;
-    ``ranking``, a row of :func:`plan_row` for each plan, best first, with its ``rank`` from 1 on; ``best_of_strategy``
-    (by kind) and ``front`` as such ranks; ``reference``, rows without a rank; what was refused and why; counts; and
-    lines on what the prices rest on. ``cluster`` is that of the winner.
+    """Return everything that a search found, as a document for JSON in plain types and SI units.
+
+    The question: ``schema``, ``model`` (its name), ``parameters``, ``global_batches`` (searched), ``cost_model``,
+    ``strategies`` (kinds), ``algorithms`` (names, or "all"), ``pins``, ``clusters`` and ``site``. The winner:
+    ``global_batch``, ``batch_per_rank``, ``cluster``, ``explanation`` (a sentence), ``intervals`` (level and basis) and
+    ``costliest_operators`` (at most ten groups). Plans: ``ranking``, a row of :func:`plan_row` for each plan that was
+    simulated, best first, with ``rank``, from 1, and ``on_front``; ``best_of_strategy`` (by kind) and ``front`` as such
+    ranks; ``reference``, rows on the electrical reference without both. What was left out: ``refused`` (data-parallel
+    plans with the reason), ``refusals`` (lines) and ``counts``. The basis: ``ledgers``, ``priced``, ``measured``,
+    ``not_in_trace``, ``uncounted``, ``warnings`` and ``provenance``.
 
     Args:
         search: what was found.
         origin: content of the ``provenance`` entry.
-        unrecorded: lines on what the model's trace does not hold.
+        unrecorded: lines on what the model's trace does not hold, ``not_in_trace``.
     """
     front = {id(plan) for plan in search.front}
     rows = [
@@ -423,12 +436,24 @@ def plan_document(search: PlanSearch, origin: Mapping[str, Any], unrecorded: Seq
 
 
 def plan_row(plan: Plan, search: PlanSearch) -> dict[str, Any]:
-    """Return one plan of a search in plain types and SI units, by field: what was chosen and its algorithms, step time,
-    throughput and the 90 % interval, where the seconds go, joules and the ledger, memory, and what only some kinds of
-    plans have (``compression``, ``exchange``, ``channels``, ``placed``, ``in_step``). Utilizations are shares of the
-    peak rate, energies joules of a step over all ranks unless the field says a sample. Figures that are unknown are
-    None (``low_s``, ``high_s`` and ``told_apart`` where the search holds no interval of the plan, ``told_apart`` for
-    the winner too), but ``fits`` is True where the memory is unknown (``fits_memory`` is None there)."""
+    """Return one plan of a search as a dict of plain types in SI units.
+
+    What was chosen: ``strategy`` (kind), ``label``, ``cluster``, ``ranks``, ``global_batch``, ``choice`` (degrees and
+    the like by name), ``algorithm`` (of the largest collective), ``algorithms`` (a dict for each collective),
+    ``compression`` and ``exchange``. Time: ``iteration_time_s`` of a step, ``sample_time_s``, ``samples_per_second``,
+    ``tokens_per_second`` and ``tokens_per_second_per_rank``, the 90 % interval ``low_s`` to ``high_s``, ``told_apart``
+    from the winner, ``bound_s``, ``breakdown`` (seconds computing, of exposed communication, of exposed
+    reconfiguration, idle), ``rank_seconds`` by stage, ``communication_time_s``, ``model_flops_utilization`` and
+    ``hardware_flops_utilization`` (shares of the peak rate). Cost: ``energy_j`` and ``energy`` of a step over all
+    ranks, ``energy_per_sample_j`` (known parts alone), ``watts_per_rank``, ``dollars_per_step``,
+    ``samples_per_dollar``, ``samples_per_joule``, ``goodput``, ``missing`` and ``ledger``. Memory and the rest:
+    ``memory_bytes`` of the fullest rank, ``fits``, ``fits_memory``, ``verified``, ``runnable``, and what only some
+    plans have, ``channels``, ``placed`` and ``in_step``.
+
+    Figures that are unknown or do not apply are None (``low_s``, ``high_s`` and ``told_apart`` where the search holds
+    no interval of the plan, ``told_apart`` for the winner too), but ``fits`` is True where the memory is unknown
+    (``fits_memory`` is None there).
+    """
     counted = any(operator.forward_flops for operator in search.graph.operators)
     tokens, interval, ledger = search.sequence_length, search.intervals.get(id(plan)), search.ledger_of(plan)
     return {
@@ -504,8 +529,8 @@ def _placed(plan: Plan) -> dict[str, Any] | None:
     """Return, in plain types, how a placed plan was placed and what serves it: ``sub_operators``, the method of
     placement (``placed_by``) and what was ``repaired``, the number of ``holds`` and of ``circuits`` with their gap to
     the bound (``circuits_gap``; both None where the fabric assigns no circuits), ``waited_for_circuits_s``,
-    ``relayed_bytes`` and ``sent_bytes``, and the fields of :func:`regranted_json` for circuits granted anew
-    (``regranted``, else None). None for other plans."""
+    ``relayed_bytes`` and ``sent_bytes`` of one group (relayed bytes once for each hop), and the fields of
+    :func:`regranted_json` for circuits granted anew (``regranted``, else None). None for other plans."""
     step = plan.placed
     if step is None:
         return None

@@ -54,17 +54,20 @@ _RECOMPUTED = {"full": "recomputing", "selective": "recomputing attention"}
 
 
 def kind_of(choice: Strategy | PlacedChoice) -> str:
-    """Return the kind of a plan by its choice: "placed", "ddp", "fsdp" (data parallelism alone, replicated or fully
-    sharded) or "tensor-pipeline" for all other strategies."""
+    """Return the kind of a plan by its choice: "placed"; "ddp" or "fsdp" for data parallelism alone with one
+    micro-batch, replicated (sharding ``none``) or fully sharded (``zero-3``); "tensor-pipeline" for all other
+    strategies, data parallelism with several micro-batches or with ZeRO-1, ZeRO-2 or hybrid sharding included."""
     if isinstance(choice, PlacedChoice):
         return "placed"
     return KIND_OF_SHARDING[choice.sharding] if choice.plain else "tensor-pipeline"
 
 
 def label(choice: Strategy | PlacedChoice) -> str:
-    """Return a plan's choice in a few words joined by " · ": its degrees, and what is not the default, such as ``dp 4 ·
-    tp 2 · recomputing``, or of a placed plan ``placed · k 8 · l 2`` with its quantum τ and limit on parts that read all
-    where k is above 1; without algorithms and exchange method."""
+    """Return a plan's choice in a few words joined by " · ": the data-parallel degree, other degrees above 1, sequence
+    parallelism, chunks of a stage and micro-batches where there are several, the sharding where there are several
+    replicas (``ddp`` for none, ``fsdp`` for ZeRO-3), and recomputation, such as ``dp 4 · tp 2 · ddp · recomputing``. Of
+    a placed plan ``placed · k 8 · l 2`` with its quantum τ and limit on parts that read all where k is above 1,
+    micro-batches and recomputation. Algorithms and exchange method are left out."""
     if isinstance(choice, PlacedChoice):
         parts = ["placed", f"k {choice.k}", f"l {choice.l}"]
         if choice.k > 1:
@@ -90,8 +93,10 @@ _SHARDINGS = {"none": "replicated", "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zer
 
 
 def division_words(choice: Strategy | PlacedChoice) -> str:
-    """Return how a plan divides the job among the ranks, and what it recomputes, in words: the degrees above 1 and the
-    sharding, ``data 64, pipeline 8, ZeRO-1``; of a placed plan ``placed operators split 8 ways, data 2``."""
+    """Return how a plan divides the job among the ranks, and what it recomputes, in words: the degrees above 1 ("one
+    rank" where there are none), the sharding where there are several replicas ("replicated" for none), and
+    "recomputing" or "recomputing attention": ``data 64, pipeline 8, ZeRO-1``; of a placed plan ``placed operators split
+    8 ways, data 2``. Micro-batches and algorithms are left out."""
     if isinstance(choice, PlacedChoice):
         parts = [f"placed operators split {choice.k} ways" if choice.k > 1 else "placed operators"]
         parts += [f"data {choice.l}"] if choice.l > 1 else []
@@ -444,7 +449,8 @@ class Plan:
 
     @property
     def strategy(self) -> str:
-        """Kind of the plan: "ddp", "fsdp", "tensor-pipeline" or "placed"."""
+        """Kind of the plan: "placed"; "ddp" or "fsdp" for data parallelism alone with one micro-batch, replicated or
+        fully sharded (ZeRO-3); "tensor-pipeline" for all other strategies."""
         return kind_of(self.choice)
 
     @property
@@ -485,7 +491,9 @@ class Plan:
     @cached_property
     def sent_and_set(self) -> tuple[float, float]:
         """Bytes that a rank gives to the network in a step, and how many times its circuits are set in it; means over
-        all ranks (:func:`~lightloom.planning.pricing.strategy_step.sent_and_set`)."""
+        all ranks. Of a placed plan these are the simulated ones, relayed bytes once for each hop; of other plans bytes
+        are as few as carry a collective whatever the algorithm, and circuits that stand from step to step count as
+        never set (:func:`~lightloom.planning.pricing.strategy_step.sent_and_set`)."""
         if isinstance(self.step, PlacedStep):
             return self.step.sent_bytes / self.step.plan.k, float(self.step.reconfigurations)
         assert isinstance(self.choice, Strategy) and isinstance(self.step, StrategyStep)
@@ -619,7 +627,7 @@ class PlanSearch:
     def intervals(self) -> dict[int, Interval]:
         """90 % intervals by the ``id`` of the plan: of the first 12 plans of the ranking, of the best of each kind, of
         the first of each cluster and of the first 3 on the reference. Plans whose accelerator has a flat efficiency, of
-        which no spread is known, are left out."""
+        which no spread is known, and plans whose step takes no time are left out."""
         best = [plan for plan in map(self.best_of, self.request.kinds) if plan is not None]
         shown = *self.ranking[:INTERVALS], *best, *self.first_of_clusters, *self.reference[:INTERVALS_OF_THE_REFERENCE]
         return plan_intervals(self.winner, {id(plan): plan for plan in shown}.values())

@@ -80,9 +80,9 @@ class DefaultBatch:
 def published_batch(graph: ComputeGraph) -> PublishedBatch | None:
     """Return the batch that is published for a model's family, the first whose pattern (a regular expression) is found
     in the last two parts of the path that is its name, in lower case; families that count in tokens need attention over
-    a sequence. Else an assumed one: for models with an embedding and attention the tokens of GPT-3's batches by
-    parameters, for models with convolutions 256 images. None where no rule fits, as for a network of linear layers
-    alone."""
+    a sequence, and of a family with amounts by size the one whose number of parameters is nearest counts. Else an
+    assumed one: for models with an embedding and attention the tokens of GPT-3's batches by parameters, for models with
+    convolutions 256 images. None where no rule fits, as for a network of linear layers alone."""
     name, length = "/".join(Path(graph.name).parts[-2:]).lower(), sequence_length(graph)
     for family in _published()["families"]:
         if re.search(family["pattern"], name) and (family["unit"] != "tokens" or length is not None):

@@ -307,8 +307,8 @@ def merged_batches(
     given: Sequence[int] | None, reading: ModelReading, ranks: Sequence[int], source: str | Path
 ) -> tuple[int, ...] | None:
     """Return the global batches of the caller, else the one that a file states, else those that follow from the batch
-    of one replica that it states: that times the ranks over its degrees tp · pp · cp (at least 1), for each number of
-    ranks, without repetition; None where nobody states any.
+    of one replica that it states: that times the ranks over its degrees tp · pp · cp (rounded down, at least 1), for
+    each number of ranks, without repetition; None where nobody states any.
 
     Args:
         given: global batches of the caller, None for none.

@@ -77,8 +77,9 @@ from lightloom.planning.simulation.placed_step import PlacedStep, simulate_place
 
 
 def kinds_of(rows: Strategies) -> Ints:
-    """Return the kind of each row as its index in ("ddp", "fsdp", "tensor-pipeline"): 0 for data parallelism alone,
-    replicated; 1 for data parallelism alone, fully sharded; 2 for everything else, other shardings included: [rows]."""
+    """Return the kind of each row as its index in ("ddp", "fsdp", "tensor-pipeline"): 0 for data parallelism alone with
+    one micro-batch, replicated; 1 for the same, fully sharded (ZeRO-3); 2 for everything else, several micro-batches
+    and other shardings included: [rows]."""
     return np.where(rows.plain, rows.sharding, len(DATA_PARALLEL))
 
 
@@ -114,7 +115,8 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
     30,000 sub-operators, with their first bounds (seconds of a step), how many were left out for what, and why, in
     ``refusals``; in ``needed`` how much memory the smallest plan takes where any is too large. Where the fabric runs no
     placed plans there are no rows and one reason. With exchange methods, plans come with gradients as they are and with
-    each codec that codes in line with the links.
+    each codec that codes in line with the links (on a fabric of parts each plan comes once, as the exchange between
+    groups is the same for all). Of plans that cut all operators alike the first stands for all.
 
     Where the request pins anything, rows have every number of micro-batches and recomputation that agrees with the
     pins; otherwise rows whose devices hold more than half of the memory on average are also tried with several
@@ -710,8 +712,9 @@ class ClusterRows:
 
     def strategies(self, batches: tuple[int, ...]) -> Strategies:
         """Return every strategy of these global batches (samples of a step) that the request searches, its kinds and
-        pins applied, whether it fits or not; without placed plans. Selective recomputation is among them where
-        attention keeps scores, or where it is pinned."""
+        pins applied, up to its most micro-batches (256 unless more are pinned) and chunks of a stage (4), whether it
+        fits or not; without placed plans. Selective recomputation is among them where attention keeps scores, or where
+        it is pinned."""
         kinds = [KINDS.index(kind) for kind in self.request.kinds if kind != "placed"]
         pins = self.request.pins
         # Selective recomputation pays where attention keeps scores that it can recompute.
@@ -780,12 +783,13 @@ class ClusterRows:
 
     @property
     def too_large(self) -> bool:
-        """True where any plan was left out because it does not fit the memory."""
+        """True where no strategy fits the memory, or any placed plan was left out because it does not; False where only
+        some strategies are too large."""
         return bool(self._needed)
 
     def nothing(self, refused: Sequence[RefusedPlan] = ()) -> UnsupportedError:
-        """Return (not raise) the error that says why there is no plan, and what would do: TooLargeError where plans did
-        not fit the memory, else UnsupportedError. ``refused`` are refusals to quote."""
+        """Return (not raise) the error that says why there is no plan, and what would do: TooLargeError where no
+        strategy or not every placed plan fits the memory, else UnsupportedError. ``refused`` are refusals to quote."""
         error = TooLargeError if self._needed else UnsupportedError
         return error(f"cluster {self.cluster.name}: {self._reason(refused)}")
 

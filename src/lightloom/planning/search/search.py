@@ -82,7 +82,7 @@ def fastest(
 
     Raises:
         ConfigError: the request has not one global batch.
-        NotFasterError: every plan takes longer.
+        NotFasterError: every plan takes longer, or none that was simulated fits the memory.
         UnsupportedError: there is no plan that fits.
     """
     if request.global_batches is None or len(set(request.global_batches)) != 1:
@@ -100,8 +100,11 @@ def search(
     prices: GroupPrices | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> PlanSearch:
-    """Return the plans of a model ranked over all clusters together: those that fit first, of these those that a
-    framework can run, then least seconds a sample. Prices that were computed are written to the cache on disk.
+    """Return the search of a model's plans. Its ``ranking`` has those that were simulated, on all clusters together:
+    those that fit first, of these those that a framework can run, then least seconds a sample. Simulated are the plans
+    whose bounds do not rule out that they win, and what the request compares (algorithms, kinds, divisions of the job).
+    Where the request states no batch, smaller ones are tried as long as no plan fits. Prices that were computed are
+    written to the cache on disk.
 
     Args:
         graph: the model, at any batch.
@@ -133,9 +136,10 @@ def _batches(graph: ComputeGraph, clusters: Sequence[Cluster], request: SearchRe
     together; the next entry counts only where no plan fits those of the one before.
 
     That is one entry where the request states them; with ``largest_batches`` one entry of the ranks of the largest
-    cluster times each power of two up to 1,024. Otherwise entries of one batch, from what is published of the model (32
-    samples for each rank of the largest cluster where nothing is) down to a sample for each, by halves, and further, as
-    long as they halve evenly, where all clusters are meshes whose ranks may share a sample.
+    cluster times each power of two up to 1,024. Otherwise entries of one batch: the ranks of the largest cluster times
+    a power of two, from the largest that is not above what is published or assumed of the model (32 samples a rank
+    where nothing is) down to a sample a rank, by halves, and further, as long as they halve evenly, where all clusters
+    are meshes whose ranks may share a sample.
     """
     if request.global_batches is not None:
         return [tuple(dict.fromkeys(request.global_batches))]
@@ -206,9 +210,10 @@ def _searched(
 def _reference(
     graph: ComputeGraph, clusters: tuple[Cluster, ...], request: SearchRequest, batch: int
 ) -> tuple[Plan, ...]:
-    """Return the plans of data parallelism alone on the electrical reference of the one cluster, at one global batch,
-    best first, those that do not fit behind; empty without comparison in the request, with several clusters, without a
-    reference, or where no data-parallel kind is asked for."""
+    """Return the plans of data parallelism alone on the electrical reference of the one cluster, with each registered
+    algorithm (or its collective library alone, where it has one), at one global batch, best first, those that do not
+    fit behind; empty without comparison in the request, with several clusters, without a reference, or where no
+    data-parallel kind is asked for."""
     if not request.compare or len(clusters) > 1 or not set(DATA_PARALLEL) & set(request.kinds):
         return ()
     (own,) = clusters
@@ -258,6 +263,7 @@ class _Search:
         Raises:
             UnsupportedError: there is no row, or none that fits where the request asks that plans fit.
             ConfigError: no strategy has all that is pinned.
+            VerificationError: the circuits of the winner cannot stand at once, or follow its step.
         """
         if self._rows.by_equations:
             plans = sorted(self._rows.broadcast_plans(batches), key=order)
@@ -312,7 +318,8 @@ class _Search:
         can run where any is searched, else of placed ones.
 
         Raises:
-            NotFasterError: no plan takes as little time a sample as was asked for.
+            NotFasterError: no plan takes as little time a sample as was asked for, or none of those simulated fits the
+                memory.
             UnsupportedError: there is no row, or none that fits.
             ConfigError: no strategy has all that is pinned.
         """

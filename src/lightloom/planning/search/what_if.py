@@ -70,9 +70,10 @@ class WhatIf:
 
     def to_json(self) -> dict[str, object]:
         """Return the ``change`` in words, its ``arguments``, what decided (``decided_by``: "search", "bound" or
-        "refusal"), the seconds of a sample as a ratio to those now (``sample_time_ratio``, None without a plan), the
-        label of the plan that wins then (``winner``) with its ``global_batch`` and ``iteration_time_s``, all three None
-        where a bound decided or there is no plan, and ``why`` there is no plan, else None."""
+        "refusal"), the seconds of a sample as a ratio to those now (``sample_time_ratio``; the least that any network
+        can reach where a bound decided, None without a plan), the label of the plan that wins then (``winner``) with
+        its ``global_batch`` and ``iteration_time_s``, all three None where a bound decided or there is no plan, and
+        ``why`` there is no plan, else None."""
         return {
             "change": self.change.name,
             "arguments": dict(self.change.arguments),

@@ -500,8 +500,9 @@ def simulate_step(
     computing: Sequence[Task] | None = None,
 ) -> StepResult:
     """Simulate one step of a plan of data parallelism alone on a fabric, in the steady state (circuits are as the step
-    before left them), and return its timeline, its times and the joules of sending, None where those of any exchange
-    are unknown.
+    before left them), and return its ``timeline``, the seconds of the step (``step_time``), these by what a rank does
+    or waits for (``breakdown``), those in which anything of a category runs, hidden or not (``busy_time``), and the
+    joules of sending of all exchanges (``sent_joules``), None where those of any are unknown.
 
     Args:
         plan: positions, exchanges and memory of a rank.
