@@ -76,8 +76,9 @@ def stage_memory(job: Job, rows: Strategies) -> Floats:
     """Return the bytes that a rank of the fullest stage holds at the worst moment of a step: [rows]; all rows must have
     the same stages and chunks.
 
-    They are the sum of what ``MemoryUse`` lists. A pipeline's first stages hold the activations of as many
-    micro-batches as there are stages to come, and of more where stages are interleaved.
+    They are those of parameters, gradients, optimizer state and what exchanges of gradients keep, of activations kept
+    for all micro-batches in flight, and of what the running pass needs besides. A pipeline's first stages hold the
+    activations of as many micro-batches as there are stages to come, and of more where stages are interleaved.
     """
     state, kept, passing = memory_parts(job, rows)
     fullest: Floats = (state + _flying(rows, kept) + passing).max(axis=1)

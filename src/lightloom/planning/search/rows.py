@@ -532,7 +532,7 @@ class ClusterRows:
     def refined(self, row: Row) -> Row | None:
         """Return the row after its next bound is computed, which is counted in the row: its seconds a sample are the
         larger of both bounds. None when the row turns out to be impossible (does not fit or is not served, which is
-        counted), or is the same plan as another row."""
+        counted), or is the same plan as another row, which is taken off the counts."""
         if row.kind != _PLACED:
             return self._refined_strategy(row)
         choice, placing = self._placed[row.number], row.bounded == 1
@@ -642,7 +642,7 @@ class ClusterRows:
     def broadcast_plans(self, batches: Sequence[int]) -> list[Plan]:
         """Return the plans by DaDianNao's equations, of data and of model parallelism at each global batch (samples of
         a step), each on as many chips of the cluster as it needs; batches that need more chips than there are are left
-        out.
+        out. Their bound is the step time itself, and their joules of sending are unknown.
 
         Raises:
             TooLargeError: every batch needs more chips than the cluster has.

@@ -252,7 +252,8 @@ def lower(
     exchange of the plan, in order.
 
     Args:
-        plan: positions and exchanges.
+        plan: exchanges, each with the positions (numbers of computing tasks, from 0) after which its data exists and
+            that waits for it.
         computing: the tasks of all positions (:func:`compute_tasks`).
         price: prices a collective by kind and bytes.
         overlap: False lets every task wait for the one before it, collectives at the first moment that their data
@@ -501,7 +502,7 @@ def simulate_step(
 ) -> StepResult:
     """Simulate one step of a plan of data parallelism alone on a fabric, in the steady state (circuits are as the step
     before left them), and return its ``timeline``, the seconds of the step (``step_time``), these by what a rank does
-    or waits for (``breakdown``), those in which anything of a category runs, hidden or not (``busy_time``), and the
+    or waits for (``breakdown``), those of each category of intervals added up, hidden or not (``busy_time``), and the
     joules of sending of all exchanges (``sent_joules``), None where those of any are unknown.
 
     Args:
