@@ -165,14 +165,14 @@ class _Search:
         self._best: dict[tuple[bool, frozenset[Phase], int | None], Planes | None] = {}
 
     def candidates(self) -> Iterator[SwitchedStep]:
-        """Yield the simulated step of every segmentation of the phases with the best division of each segment, then
-        that of every division that stands for the whole step, unless these are more than :data:`MOST_STANDING` (100) or
-        the planes too few for all axes at once: first all with gradients beside the last pass, then, where gradients
-        are exchanged, all with gradients after it.
+        """Yield the simulated step of every way to part the phases into segments between turns, each segment with the
+        division of the planes that is estimated fastest for it, then that of every division that stands for the whole
+        step, unless these are more than :data:`MOST_STANDING` (100) or the planes too few for all axes at once: first
+        all with gradients beside the last pass, then, where gradients are exchanged, all with gradients after it.
 
-        Left out are segmentations that would let the passes wait for a turn before the last pass, that part phases
-        which alternate in interleaved stages, or that have a segment whose axes need more planes than there are (one
-        each, two for a pipeline).
+        Left out are ways that would let the passes wait for a turn before the last pass, that part phases which
+        alternate in interleaved stages, or that have a segment whose axes need more planes than there are (one each,
+        two for a pipeline).
         """
         for beside in (True, False):
             active = {phase: axes for phase, axes in self._times.active(beside=beside).items() if axes}

@@ -118,9 +118,10 @@ def searched_rows(job: Job, request: SearchRequest, batches: tuple[int, ...]) ->
     each codec that codes in line with the links (on a fabric of parts each plan comes once, as the exchange between
     groups is the same for all). Of plans that cut all operators alike the first stands for all.
 
-    Where the request pins anything, rows have every number of micro-batches and recomputation that agrees with the
-    pins; otherwise rows whose devices hold more than half of the memory on average are also tried with several
-    micro-batches and recomputation.
+    Where the request pins anything, rows come with each number of micro-batches (powers of two that divide a group's
+    batch, at most 64, or what is pinned) and each recomputation ("none" and "full") that agree with the pins; otherwise
+    rows whose devices hold more than half of the memory on average are also tried with several micro-batches and
+    recomputation.
     """
     refusals, table, needed = list[str](), PartTable(job.model), list[str]()
     between = method_between(job) if job.fabric.parts else None

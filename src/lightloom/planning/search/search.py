@@ -395,12 +395,12 @@ class _Search:
             self._simulate(group, until=enough)
 
     def _settled(self, row: Row) -> bool:
-        """Return True where no row with this one's bound or a larger one can be the fastest; False for every row where
-        the request does not prune.
+        """Return True where no row with this one's bound or a larger one can be the fastest, since its bound is not
+        below the best time of the search; False where the request does not prune.
 
-        In a search for divisions without comparison, it is also True where the row is a placed plan, at least 12 bounds
-        of placed plans were refined, and a plan of another kind that fits was found, since a placed plan does not win
-        against that.
+        In a search for divisions without comparison that has found a plan that fits, placed plans are judged otherwise
+        once 12 bounds of placed plans were refined: True where a plan of another kind that fits was found, since a
+        placed plan does not win against that, else False.
         """
         brief = self._request.divisions and not self._request.compare and self._best < inf
         if brief and KINDS[row.kind] == "placed" and self._refined >= _REFINED:
