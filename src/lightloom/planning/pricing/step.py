@@ -378,15 +378,16 @@ class ReplicaPrices:
     def _add(
         self, kind: Kind, groups: tuple[Groups, Groups], held: Floats, chosen: Mask, size: int, seconds: Floats
     ) -> None:
-        """Add to ``seconds`` [rows, ...], in place, those of a collective among replicas of what all hold and one after
-        it among replicas of experts, each where the group has more than one rank. Bytes are those of the whole vector,
-        ``held`` times ``size``.
+        """Add to ``seconds`` [rows, ...], in place, those of two collectives, one after the other: among replicas of
+        the parameters that all replicas hold, and among replicas of experts; a group of one rank adds nothing. The
+        bytes of a collective's whole vector are ``held`` times ``size``, times the number of groups that interleave on
+        the same channels where these prices count that.
 
         Args:
-            kind: kind of the collective.
+            kind: kind of both collectives.
             groups: groups of both, in this order.
             held: number of parameters of both: [2, rows, ...].
-            chosen: mask of the rows that have the collective; others stay as they are: [rows].
+            chosen: mask of the rows that have the collectives; others stay as they are: [rows].
             size: bytes for each parameter.
             seconds: changed in place.
         """
@@ -415,7 +416,8 @@ def replica_groups(rows: Strategies, node_ranks: int) -> tuple[tuple[Groups, Gro
 def exposed_forward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> Floats:
     """Return the seconds by which gathers of parameters prolong a chunk's forward pass of a micro-batch: the whole
     gather of the first unit, and of each other unit what the computing of the unit before it (1 / units of the pass)
-    cannot hide: [rows, chunks].
+    cannot hide: [rows, chunks]. What the passes hide is less where they load the same links, and exchanges prolong the
+    computing beside them by at least the share of the arithmetic that they take.
 
     Args:
         beside: the forward pass without these gathers.
@@ -429,7 +431,8 @@ def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> 
     """Return the seconds by which gathers of parameters and reduce-scatters of gradients prolong a chunk's backward
     pass of a micro-batch, which takes the units in the opposite order: the gather of the last unit, the reduce-scatter
     of the first, and between them what the computing of one unit (1 / units of the pass) cannot hide of the next unit's
-    gather and the last one's reduce-scatter: [rows, chunks].
+    gather and the last one's reduce-scatter: [rows, chunks]. What the passes hide is less where they load the same
+    links, and exchanges prolong the computing beside them by at least the share of the arithmetic that they take.
 
     Args:
         beside: the backward pass without these exchanges.
@@ -445,11 +448,13 @@ def exposed_backward(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> 
 
 def overlapped(beside: Pass, exchanges: ReplicaExchanges, units: Ints) -> tuple[Floats, Floats, Floats]:
     """Return three arrays [rows, chunks] on the exchange of each chunk's gradients: seconds of exchange beside its last
-    backward pass, seconds after it, and the share of that pass beside which the former run, 1 - 1 / units: all units
-    but the first, whose gradients are ready last.
+    backward pass (longer where the pass loads the same links), seconds after it (of the first unit alone), and the
+    share of that pass beside which the former run, 1 - 1 / units: all units but the first, whose gradients are ready
+    last.
 
-    Where unit by unit would expose more, or a chunk has one unit, all of it is after the pass, and the other two are 0;
-    all three are 0 where gradients are never exchanged unit by unit.
+    Where unit by unit would expose more than the exchange of all gradients at once after the pass, or a chunk has one
+    unit, all of it is after the pass, and the other two are 0; all three are 0 where gradients are never exchanged unit
+    by unit.
 
     Args:
         beside: the backward pass.
@@ -503,8 +508,9 @@ def ring_waits(
 ) -> PassExchanges:
     """Return the seconds that attention waits in one pass of a micro-batch for blocks of keys and values that go around
     its context group, forward and backward, each [rows, operators]; 0 where cp is 1 and for other operators. A pass
-    computes on cp blocks and waits cp - 1 times for what a send takes longer than computing on one; backward a send
-    carries the gradients too, twice the bytes, and those go one step further at the end. Nothing is repeated.
+    computes on cp blocks and waits cp - 1 times for what a send takes longer than computing on one, at least for the
+    share of the arithmetic that the send takes; backward a send carries the gradients too, twice the bytes, and those
+    go one step further at the end. Nothing is repeated.
 
     Args:
         columns: the operators.
@@ -740,11 +746,15 @@ class StageExchanges(NamedTuple):
 def stage_times(
     job: Job, rows: Strategies, axis_times: AxisTimes, sends: Sends | None = None, *, sharing: bool = True
 ) -> StageTimes:
-    """Return the seconds of each chunk and stage of strategies: of one micro-batch those of passes, their collectives,
-    waits and sends, [rows, chunks]; once a step those of the early and late exchange of gradients, [rows, chunks], and
-    of gathers, the exchange at the end (where gradients overlap passes only those that ranks of a tensor group have of
-    their own tokens), tied tables and the optimizer, [rows, stages]. All rows must have the same number of stages and
-    chunks.
+    """Return the seconds of each chunk and stage of strategies. Of one micro-batch, [rows, chunks]: computing
+    (``forward``, ``backward``), tensor and expert collectives (``forward_exchange``, ``backward_exchange``), waits for
+    blocks of keys and values (``forward_ring``, ``backward_ring``), what gathers and reduce-scatters between replicas
+    prolong passes by (``forward_gather``, ``backward_gather``) and the ``send`` to the chunk. Once a step, [rows,
+    chunks]: gradients exchanged beside the last backward pass and after it (``early_exchange``, ``late_exchange``), and
+    ``lead``, the share of that pass beside which the former run. Once a step, [rows, stages]: the ``gather`` of
+    parameters, the ``exchange`` at the end (where gradients overlap passes only those that ranks of a tensor group have
+    of their own tokens), ``tied`` tables and the optimizer's ``update``. All rows must have the same number of stages
+    and chunks.
 
     Args:
         job: where the strategies run.

@@ -89,17 +89,20 @@ def waits(plan: Plan) -> float:
 def plan_answer(
     search: PlanSearch, what_ifs: Sequence[WhatIf], limit: float, assumptions: int, *, everything: bool = False
 ) -> Answer:
-    """Return the answer of a search as it fits a screen, in words: the question in a line, three lines on the winner, a
-    row of cells for each shown plan with a legend, the number of plans not shown, the answers to changed questions,
-    what limits the winner, on what it rests, and the options that tell more.
+    """Return the answer of a search as it fits a screen, in words: the question in a line (``question``), three lines
+    on the winner (``best``), a row of cells for each shown plan, columns such as plan, step, MFU, memory and waits
+    (``rows``), their ``legend``, the number of plans of the ranking not shown (``hidden``), a line for each changed
+    question (``what_if``), what limits the winner (``limit``), on what it ``rests``, and the options that tell
+    ``more``.
 
     Args:
         search: what was found.
         what_ifs: answers to changed questions.
         limit: seconds of a sample that no network makes shorter, as a share of the winner's.
         assumptions: number of assumptions that the winner rests on.
-        everything: True for a row of every plan that was simulated, in place of at most six, one for each cluster,
-            division and exchange method (:func:`division_rows`), of plans that fit.
+        everything: True for a row of every plan of the ranking. Otherwise at most six, the best plan of a cluster, a
+            division of the job (degrees, and whether parameters are sharded) and an exchange method each, without plans
+            that do not fit the memory other than the winner.
     """
     rows = division_rows(search, None if everything else MOST_ROWS)
     legend = "MFU: share of the peak rate; waits: share of the step that waits for the network"

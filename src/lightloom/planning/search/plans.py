@@ -432,8 +432,10 @@ class Plan:
 
     @property
     def spent(self) -> Mapping[str, Floats] | None:
-        """Seconds that the rank of each stage spends on each kind of work or waiting (names in
-        ``simulation.pipelined.SPENT``), each [stages]; None for plans that are not simulated stage by stage."""
+        """Seconds that the rank of each stage spends on each kind of work or waiting (``compute_s``, ``update_s``,
+        ``tensor_and_expert_exchange_s``, ``context_exchange_s``, ``parameter_gather_s``, ``pipeline_send_s``,
+        ``gradient_exchange_s``, ``switch_turn_s`` and ``bubble_s``), each [stages]; None for plans that are not
+        simulated stage by stage."""
         return self.step.spent if isinstance(self.step, StrategyStep) else None
 
     @property
