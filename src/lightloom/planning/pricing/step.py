@@ -749,12 +749,12 @@ def stage_times(
     """Return the seconds of each chunk and stage of strategies. Of one micro-batch, [rows, chunks]: computing
     (``forward``, ``backward``), tensor and expert collectives (``forward_exchange``, ``backward_exchange``), waits for
     blocks of keys and values (``forward_ring``, ``backward_ring``), what gathers and reduce-scatters between replicas
-    prolong passes by (``forward_gather``, ``backward_gather``) and the ``send`` to the chunk. Once a step, [rows,
-    chunks]: gradients exchanged beside the last backward pass and after it (``early_exchange``, ``late_exchange``), and
-    ``lead``, the share of that pass beside which the former run. Once a step, [rows, stages]: the ``gather`` of
-    parameters, the ``exchange`` at the end (where gradients overlap passes only those that ranks of a tensor group have
-    of their own tokens), ``tied`` tables and the optimizer's ``update``. All rows must have the same number of stages
-    and chunks.
+    prolong passes by (``forward_gather``, ``backward_gather``) and the ``send`` to the chunk from the one before. Once
+    a step, [rows, chunks]: gradients exchanged beside the last backward pass and after it (``early_exchange``,
+    ``late_exchange``), and ``lead``, the share of that pass beside which the former run. Once a step, [rows, stages]:
+    the ``gather`` of parameters, the ``exchange`` at the end (where gradients overlap passes only those that ranks of a
+    tensor group have of their own tokens), ``tied`` tables and the optimizer's ``update``. All rows must have the same
+    number of stages and chunks.
 
     Args:
         job: where the strategies run.

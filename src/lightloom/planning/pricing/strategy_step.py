@@ -601,7 +601,8 @@ def sent_and_set(job: Job, strategy: Strategy, step: StrategyStep) -> tuple[floa
 
     Bytes are as few as carry a collective whatever the algorithm: each once where they are added up on their way, else
     those of a ring. Circuits count as set as often as a collective's seconds of reconfiguration hold the fabric's
-    set-up time (the longest of its parts'); those that stand from step to step count as never set.
+    set-up time (the longest of its parts'); those that stand from step to step count as never set, and so do those of
+    sends between stages.
     """
     setting = max(part.setup_time for part in (job.fabric, *job.fabric.parts))
 

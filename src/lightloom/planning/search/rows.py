@@ -614,8 +614,12 @@ class ClusterRows:
 
     def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
         """Return the simulated plan of a strategy at a job's prices, with circuits set anew within the step where
-        ``planes`` are given and that works, else on channels divided once for the whole step. ``bound`` is the lower
-        bound in seconds of the step."""
+        ``planes`` are given and several kinds of groups exchange, else on channels divided once for the whole step.
+        ``bound`` is the lower bound in seconds of the step.
+
+        Raises:
+            UnsupportedError: the channels or planes are too few for the axes, or no algorithm serves an exchange.
+        """
         step = None if planes is None else simulate_in_step(job, choice, planes)
         if isinstance(step, SwitchedStrategyStep) and step.job is not None:
             job = step.job
