@@ -177,8 +177,10 @@ class PhasedTimes:
 
     @cached_property
     def margins(self) -> tuple[Floats, Floats]:
-        """Seconds of computing of each stage before the first exchange of its first pass, and after the last exchange
-        of its last one: [stages] each; 0 where shards are gathered and gradients scattered within passes."""
+        """Seconds of computing of each stage before the first exchange of its first forward pass, and after the last
+        exchange of its last backward pass, both of the stage's first chunk: [stages] each. Exchanges of tensor, expert
+        and context groups count; where there are none, it is all of the pass. 0 where shards are gathered and gradients
+        scattered within passes."""
         times = self.fastest
         if (times.forward_gather + times.backward_gather).any():
             return np.zeros_like(times.gather), np.zeros_like(times.gather)

@@ -172,7 +172,8 @@ def _what(winner: Plan) -> str:
 
 
 def _rate(number: float) -> str:
-    """Return a number as text with four significant digits and without an exponent: 0.1234, 12.34, 123,400."""
+    """Return a number as text with at most four significant digits, from 1,000 on whole, with commas and without an
+    exponent, and below 0.0001 with one: 0.1234, 12.34, 123,400."""
     return f"{number:.4g}" if number < 1000 else f"{float(f'{number:.4g}'):,.0f}"
 
 
@@ -261,7 +262,8 @@ def _exchanged(search: PlanSearch) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share as a percentage with two significant digits: 0.38 %, 14 %, 180 %."""
+    """Return a share as a percentage with at most two significant digits, from 100 % on whole with commas between
+    thousands: 0.38 %, 14 %, 180 %."""
     value = 100 * share
     return f"{value:.2g} %" if value < 100 else f"{float(f'{value:.2g}'):,.0f} %"
 
