@@ -46,9 +46,10 @@ class ReplicaExchange:
     def of(cls, job: Job) -> Self:
         """Return the exchange on the part of the job's fabric that joins the groups (``parts[1]``), among all its
         ranks: by the method of :func:`method_between` where there is one, its level between nodes alone, else of
-        gradients as they are. Its line (seconds of no bytes, seconds more for each byte) runs through the seconds, with
-        circuits in place, of an all-reduce of no bytes and of one of the whole model's gradients (all parameters times
-        the settings' bytes of a gradient), each by the cheapest algorithm.
+        gradients as they are. Its line (``nothing``, the seconds of no bytes, and ``per_byte``, the seconds more for
+        each byte, uncoded) runs through the seconds, with circuits in place, of an all-reduce of no bytes and of one of
+        the whole model's gradients (all parameters times the settings' bytes of a gradient), each by the cheapest
+        algorithm.
 
         Raises:
             UnsupportedError: the part has no algorithm for this all-reduce.

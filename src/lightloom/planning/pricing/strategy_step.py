@@ -599,10 +599,10 @@ def sent_and_set(job: Job, strategy: Strategy, step: StrategyStep) -> tuple[floa
     """Return the bytes that a rank gives to the network in a simulated step, and how many times its circuits are set in
     it; means over all ranks.
 
-    Bytes are as few as carry a collective whatever the algorithm: each once where they are added up on their way, else
-    those of a ring. Circuits count as set as often as a collective's seconds of reconfiguration hold the fabric's
-    set-up time (the longest of its parts'); those that stand from step to step count as never set, and so do those of
-    sends between stages.
+    Bytes (coded ones as they are sent) are as few as carry a collective whatever the algorithm: each once where they
+    are added up on their way, else those of a ring. Circuits count as set as often as a collective's seconds of
+    reconfiguration hold the fabric's set-up time (the longest of its parts'); those that stand from step to step count
+    as never set, and so do those of sends between stages.
     """
     setting = max(part.setup_time for part in (job.fabric, *job.fabric.parts))
 
