@@ -147,8 +147,9 @@ def _batch(search: PlanSearch) -> str:
 
     Where the largest batches were searched, ", the largest that fits" follows. Else, where the request states no batch
     and one is published or assumed for the model, that amount and its unit follow in parentheses, after "published:" or
-    "assumed:"; before these words stands the winner's own number of tokens, where the amount is in tokens and differs
-    from it by 10 % or more. Both numbers are in millions with two digits, below a million whole.
+    "assumed:"; before these words stands the winner's own number of tokens, where the amount is in tokens and the
+    winner's differs from it by 10 % or more of the amount. Both numbers are in millions with two significant digits,
+    below a million whole.
     """
     winner, length = search.winner, search.sequence_length
     words = f"{winner.global_batch:,}{' samples' if length is None else f' x {length:,} tokens'} a step"

@@ -126,8 +126,9 @@ def assumed_lines(clusters: Sequence[Cluster]) -> list[str]:
 
 
 def carried_lines(clusters: Sequence[Cluster]) -> list[str]:
-    """Return a line for each collective library of the clusters' fabrics, without repetition: its transport, and what
-    share of the arithmetic beside them exchanges take, with where that share comes from."""
+    """Return a line for each collective library of the clusters' fabrics, without repetition: its transport, that it is
+    priced in closed form with fitted constants, and what share of the arithmetic beside them exchanges take, with where
+    that share comes from."""
     lines = []
     for cluster in clusters:
         if cluster.fabric.library is not None:
