@@ -90,3 +90,18 @@ def test_a_text_of_a_time_needs_a_unit(number: float) -> None:
     assert units.parse(number, "time") == number
     assert units.parse(f"{number!r} h", "time") == pytest.approx(3600 * number)
     assert units.parse("0", "time") == units.parse(0, "time") == 0
+
+
+@given(st.floats(1e-3, 1e12))
+def test_two_digits_are_read_back_and_have_no_exponent(value: float) -> None:
+    text = units.two_digits(value)
+    assert float(text.replace(",", "")) == pytest.approx(value, rel=0.0501)
+    assert "e" not in text
+    assert len(text.replace(",", "").replace(".", "").strip("0")) <= 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(99.6, "100"), (100, "100"), (9.96, "10"), (0.384, "0.38"), (1775, "1,800"), (-14.4, "-14")]
+)
+def test_two_digits_of_round_numbers(value: float, text: str) -> None:
+    assert units.two_digits(value) == text

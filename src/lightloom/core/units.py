@@ -211,6 +211,13 @@ def format_ratio(value: float | None) -> str:
     return f"{value:.3g}×" if value < 1000 else f"{value:,.0f}×"
 
 
+def two_digits(value: float) -> str:
+    """Return a number as text with two significant digits, from 10 on whole with commas between thousands: ``0.38``,
+    ``14``, ``1,800``."""
+    rounded = float(f"{value:.2g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 10 else f"{rounded:g}"
+
+
 def format_claim(value: float | str | None) -> str:
     """Return a claim's figure as text: a number with at most six significant digits (``%.6g``), without its unit; a
     text unchanged, – for None."""

@@ -27,7 +27,7 @@ from lightloom.core.answer import INDENT, labelled, wrap
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.files import check_writable, write_atomically
 from lightloom.core.results import provenance_line
-from lightloom.core.units import format_time
+from lightloom.core.units import format_time, two_digits
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.economics.ledger import TITLE as LEDGER
 from lightloom.planning.economics.ledger import ledger_notes, ledger_rows
@@ -292,7 +292,7 @@ def _assumed(search: PlanSearch) -> Iterator[str | Text | Table]:
     yield "Assumed or fitted, by how far its 90 % interval moves the step:"
     width = make_console().width
     for row in assumed(search):
-        moves = "" if row.moves is None else f"±{100 * row.moves:.2g} %" if row.moves >= 5e-4 else "±0 %"
+        moves = "" if row.moves is None else f"±{two_digits(100 * row.moves)} %" if row.moves >= 5e-4 else "±0 %"
         value = " ".join(filter(None, [row.about, row.field.replace("_", " "), row.value]))
         yield from labelled(moves, wrap(f"{value}: {row.source}", width - INDENT))
     yield interval_note(search)

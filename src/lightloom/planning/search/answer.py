@@ -7,7 +7,7 @@ from math import log
 from typing import NamedTuple
 
 from lightloom.core.answer import Answer
-from lightloom.core.units import format_bandwidth, format_rate, format_size, format_time
+from lightloom.core.units import format_bandwidth, format_rate, format_size, format_time, two_digits
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.pricing.collective_prices import LIBRARY
 from lightloom.planning.search.plans import (
@@ -160,7 +160,7 @@ def _batch(search: PlanSearch) -> str:
         return words
     basis = "assumed" if default.published.assumed else "published"
     amount, counted, unit = default.published.amount, winner.global_batch * (length or 1), default.published.unit
-    stated, own = (f"{each / 1e6:.2g}M" if each >= 1_000_000 else f"{each:,}" for each in (amount, counted))
+    stated, own = (f"{two_digits(each / 1e6)}M" if each >= 1_000_000 else f"{each:,}" for each in (amount, counted))
     told = f"{own}, " if unit == "tokens" and abs(counted / amount - 1) >= _NEAR else ""
     return f"{words} ({told}{basis}: {stated} {unit})"
 

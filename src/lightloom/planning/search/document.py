@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lightloom.collectives.collective import Kind
 from lightloom.collectives.cost.price import Cost
 from lightloom.core.results import attributes, in_groups
-from lightloom.core.units import format_size, format_time
+from lightloom.core.units import format_size, format_time, two_digits
 from lightloom.exchange.method import accuracy_note, evidence_of
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.gradients import PricedExchange
@@ -186,7 +186,7 @@ def _circuits(plan: Plan) -> str:
     if step is None or step.circuits.assignment is None:
         return ""
     relayed = step.relayed_bytes / step.sent_bytes if step.sent_bytes else 0.0
-    words = [f"{100 * relayed:.2g} % of the bytes relayed"] if relayed else []
+    words = [f"{_percent(relayed)} of the bytes relayed"] if relayed else []
     if step.waited_for_circuits:
         words.append(f"transfers wait {format_time(step.waited_for_circuits)} in all for circuits")
     return f" ({', '.join(words)})" if words else ""
@@ -264,8 +264,7 @@ def _exchanged(search: PlanSearch) -> str:
 def _percent(share: float) -> str:
     """Return a share as a percentage with at most two significant digits, from 100 % on whole with commas between
     thousands: 0.38 %, 14 %, 180 %."""
-    value = 100 * share
-    return f"{value:.2g} %" if value < 100 else f"{float(f'{value:.2g}'):,.0f} %"
+    return f"{two_digits(100 * share)} %"
 
 
 def _against(winner: Plan, other: Plan) -> str:
