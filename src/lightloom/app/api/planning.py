@@ -299,40 +299,49 @@ class PlanRanking(DrawnResult):
 
     @cached_property
     def _changed(self) -> WhatIfs:
-        """The object that changes the winner's question and answers the changes; it searches nothing before it is
-        asked, and also knows the bound behind :attr:`limit`."""
+        """The object behind :attr:`what_ifs` and :attr:`limit`: it changes one thing of the winner's question (a faster
+        network, half the batch, ...) and searches again; it searches nothing before it is asked."""
         return WhatIfs(self.search, self.method)
 
     @cached_property
     def what_ifs(self) -> tuple[WhatIf, ...]:
         """Answers, at most five, to the question of the winner (its cluster and batch of a step) with one thing
-        changed: network, exchange, batch or accelerator, in this order; searched when they are first asked for, and
-        kept. A change that no plan serves has no winner and says why; nor has one of the network, for all such changes,
-        where :attr:`limit` shows that no network gains 2 %."""
+        changed, as far as it applies, in this order: links twice as fast, the electrical reference or else circuits in
+        place of packets, coded gradients, half and twice the batch, and the accelerator's successor. Each has the plan
+        that wins then and its seconds a sample as a ratio to the winner's; a change that no plan serves has no winner
+        and says why.
+
+        Where :attr:`limit` shows that no network gains 2 %, one answer without a winner stands for all changes of
+        network and gradients. Searched when they are first asked for, and kept."""
         with progress("What if", None) as advance:
             return tuple(self._changed.answers(lambda: advance(1)))
 
     @property
     def limit(self) -> float:
         """Share (0 to 1) of the winner's seconds a sample that remains however fast the network is, by a lower bound
-        over all plans on its cluster; 0 where no bound is found."""
+        over all plans on its cluster at its batch of a step; 0 where no bound is found."""
         return self._changed.limit
 
     def answer(self, *, everything: bool = False, what_if: bool = True) -> Answer:
-        """Return the answer as the terminal, the page and notebooks show it, with a row for each division of the job,
-        or with ``everything`` for every plan; without ``what_if`` no changed question is searched."""
+        """Return the answer as the terminal, the page and notebooks show it: lines on the winner, rows, answers to
+        changed questions, what limits the winner, and what it rests on. The rows are at most six, one for the best plan
+        of each cluster, division of the job (the degrees of parallelism, and whether parameters are sharded) and method
+        of exchanging gradients; with ``everything`` one for every plan. Without ``what_if`` no changed question is
+        searched, and none is answered."""
         count = len(assumed(self.search))
         return plan_answer(self.search, self.what_ifs if what_if else (), self.limit, count, everything=everything)
 
     def lines(self) -> Sequence[str]:
-        """Return the question, and the answer's lines but for its table, as the terminal shows them; searches
-        :attr:`what_ifs` where that was not done before."""
+        """Return the question, the lines on the winner, and those on changed questions (``What if``), the limit and
+        what the answer rests on, without the table and its legend; searches :attr:`what_ifs` where that was not done
+        before."""
         answer = self.answer()
         return [answer.question, *answer.lines(PAGE_WIDTH)]
 
     def summary(self) -> str:
-        """Return a sentence on the first plan: seconds a step, samples a second, model-FLOPs utilization and bytes a
-        rank, and whether it does not fit."""
+        """Return a sentence on the first plan, with units: the model, where it trains, the plan's name among how many
+        plans, time of a step and its samples, samples a second, model-FLOPs utilization in per cent and memory of a
+        rank; ``, which does not fit`` only where that is known."""
         winner = self.winner
         return (
             f"{self.search.graph.name} on {winner.site}: {winner.label} is the first of {len(self)} plans; "
@@ -344,17 +353,23 @@ class PlanRanking(DrawnResult):
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom plan --json`` prints: what was asked (``model``, ``clusters``,
-        ``strategies`` and more), ``ranking``, a row for each simulated plan by its place, ``refused`` with the reason
-        (``why``), and ``provenance``; numbers that JSON lacks are None."""
+        ``strategies`` and more); ``ranking``, a row for each simulated plan by its place (``rank``, from 1);
+        ``best_of_strategy`` and ``front`` as such ranks; ``reference``, plans on the electrical reference; ``refused``
+        with the reason (``why``); what the prices rest on, and ``provenance``. Infinite and undefined numbers are
+        None."""
         return {name: plain(value) for name, value in plan_document(self.search, self.origin, self.unrecorded).items()}
 
     def rows(self) -> list[Document]:
-        """Return one row for each simulated plan by its place, in SI units: what was chosen, seconds of a step and of a
-        sample, bounds and intervals, joules and dollars, bytes of a rank. The parts of its step (``compute_s``,
-        ``exposed_communication_s``, ...) are columns, seconds of a step.
+        """Return one row for each simulated plan by its place, in SI units: what was chosen (``strategy``, ``label``,
+        ``cluster``, ``ranks``, ``global_batch``, ``choice``, ``algorithm``), ``iteration_time_s`` of a step and
+        ``sample_time_s``, its lower bound ``bound_s``, the 90 % interval of the step (``low_s`` and ``high_s``),
+        ``energy_j`` of a step on all ranks, ``memory_bytes`` of a rank, ``fits``, and more, the row of ``ranking`` in
+        :meth:`to_json` without its place. The parts of its step (``compute_s``, ``exposed_communication_s``,
+        ``exposed_reconfiguration_s``, ``idle_s``) are columns, seconds of a step.
 
         ``dollars_per_rank`` (a price) and ``least_dollars_per_step`` count what has a known price, and are None if
-        nothing has.
+        nothing has. Other figures that are unknown are None, too, but ``fits`` is True unless the plan is known not to
+        fit.
         """
         rows = [plan_row(plan, self.search) for plan in self]
         for row in rows:
@@ -366,8 +381,8 @@ class PlanRanking(DrawnResult):
     def display_rows(self) -> list[dict[str, str]]:
         """Return a row of text for each simulated plan by its place: "plan", "where" (cluster and ranks), time of a
         "step", "samples" of a step on all ranks, "samples a second", "memory" of the fullest rank, whether it "fits"
-        ("yes", "no", or "unknown" where the accelerator's memory is not known), "energy" of a step on all ranks, and
-        "dollars a step"."""
+        ("yes", "no", or "unknown" where the accelerator's memory is not known), "energy" of a step on all ranks ("not
+        sourced" where unknown), and "dollars a step" with their range ("unknown" where nothing has a price)."""
         columns = (
             "plan: {label} | where: {site} | step: {step_time:time} | samples: {global_batch:,} | samples a second: "
             "{samples_per_second:rate} | memory: {memory:size} | fits: {fits} | energy: {energy.total_j:energy}"
@@ -379,8 +394,8 @@ class PlanRanking(DrawnResult):
         return rows
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure of where the time of a step goes: a stacked horizontal bar for each of the first
-        eight plans, the winner on top."""
+        """Return a matplotlib figure of where the time of a step goes (compute, exposed communication, exposed
+        reconfiguration, idle): a stacked horizontal bar for each of the first eight plans, the winner on top."""
         return breakdown_figure([(plan.label, plan.breakdown) for plan in self.search.ranking[:_DRAWN]])
 
 

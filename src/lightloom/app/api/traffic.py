@@ -121,9 +121,10 @@ class TrafficResult(DrawnResult):
         return cells(columns, self.jobs)
 
     def figure(self) -> Figure:
-        """Return a matplotlib figure of the links that carry most, at most 48: a bar for each, stacked by job, of the
-        per cent of the link's bandwidth that a job takes on average over its step alone, or of the fabric's wavelengths
-        that it holds beside the others where light is held exclusively. The legend names jobs with their slowdown."""
+        """Return a matplotlib figure of at most 48 of the links that carry anything, those of several jobs first, then
+        those that carry most: a bar for each, stacked by job, of the per cent of the link's bandwidth that a job takes
+        on average over its step alone, or of the fabric's wavelengths that it holds beside the others where light is
+        held exclusively. The legend names jobs with their slowdown."""
         fabric = self.cluster.fabric
         names = [fabric.link_name(link) for link in range(fabric.links)]
         labels = [f"{each.alone.job.label}, {each.slowdown:.2f}×" for each in self.jobs]
@@ -161,9 +162,10 @@ def traffic(
 
 
 def _request(job: TrafficJob, cluster: Cluster) -> Request:
-    """Return what is asked of a job: its collective with its bytes (graph and search are None), or its model's graph
-    and a search among ddp, fsdp and tensor-pipeline with the job's pins, algorithms (joined by ``+``) and batch, where
-    options that the job leaves out follow from the model's file and the cluster.
+    """Return what is asked of a job: its collective with its bytes over all ranks and its algorithm or None (graph and
+    search are None), or its model's graph and a search among ddp, fsdp and tensor-pipeline with the job's pins,
+    algorithms (several are joined by ``+`` in the option) and batch, and the cluster's training settings, where options
+    that the job leaves out follow from the model's file and the cluster.
 
     Options ``batch`` and ``nbytes-per-rank`` are of a rank and are multiplied by the job's ranks; ``global-batch`` and
     ``nbytes`` are of all of them.

@@ -82,8 +82,9 @@ def _without(rows: Iterable[Mapping[str, object]], *names: str) -> list[dict[str
 
 
 def _profiled(step: StepComparison, all: bool) -> Parts:
-    """Yield what the terminal shows of a profiled step: two lines on how near it is, and a table of its parts,
-    predicted beside measured, the first eight; with ``all`` every part, and all other lines after the table."""
+    """Yield what the terminal shows of a profiled step: the summary and a line on where it was measured, a table of its
+    parts (computing, exposed communication, idle), measured beside predicted, and with ``all`` the other lines:
+    operators and exchanges that differ or take most, and what is not priced or left out."""
     best, *said = step.lines()
     question = f"Is a step of {step.profile.name} predicted?"
     yield from screen(question, (best, said[0]), _without(step.display_rows(), "how"), all=all, more=("--all",))
@@ -91,9 +92,9 @@ def _profiled(step: StepComparison, all: bool) -> Parts:
 
 
 def _furthest(report: AccuracyReport | CollectiveAccuracy, all: bool) -> Parts:
-    """Return what the terminal shows: up to three lines on the errors (one for each table of steps, or those of the
-    collectives), then the rows with the largest absolute relative error first: eight of them, or with ``all`` every row
-    and also its table, 90 % interval and what is assumed."""
+    """Return what the terminal shows: up to three lines on the errors (one for each of the first three tables of steps,
+    or those of the collectives), then the rows with the largest absolute relative error first: eight of them, or with
+    ``all`` every row and also the columns "table", "90 % interval" and "assumed", which are hidden otherwise."""
     shown: Sequence[Mapping[str, object]] = report.display_rows()
     order = sorted(zip(report.rows(), shown, strict=True), key=lambda pair: -abs(pair[0]["error"]))
     rows = [row for _, row in order]

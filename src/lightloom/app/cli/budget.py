@@ -21,12 +21,17 @@ from lightloom.reports.figures.comparisons import budget_figure
 
 
 def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Shown:
-    """Return the result to print on what the averager of a cluster takes: watts by part, latency, lanes and area.
-    ``name`` is a cluster of the catalog or a YAML file; ``settings`` replace its fields, and ``explain`` also shows
-    what it needs and lacks.
+    """Return the result to print on what the averager of a cluster takes: watts by part, latency, lanes and area. Its
+    document has the figures of the devices as ``averager``, ``power_per_rank`` in watts (None where unknown) and
+    ``latency`` in seconds, fibres included, and the fabric's ``warnings`` and ``sources``.
+
+    Args:
+        name: a cluster of the catalog or a YAML file.
+        settings: values of its fields, by path, in place of its own.
+        explain: also shows every part, what the averager needs, and which parts have no figure.
 
     Raises:
-        ConfigError: the cluster has no averager whose devices are known.
+        ConfigError: the cluster has no averager whose devices are known, or is none that can be read.
     """
     cluster = load_cluster(name, set=settings)
     built = getattr(cluster.fabric, "built", None)
@@ -48,9 +53,11 @@ def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Sh
 
 
 def _averager_parts(cluster: Cluster, built: BuiltAverager, explain: bool) -> Parts:
-    """Yield what the terminal shows of an averager: the power of each part (of all instances, largest first) with its
-    share of the whole; then with ``explain`` the table with every part, what the averager needs to work, the parts that
-    are left out as no figure of them is known, and the sources of its latency and power."""
+    """Yield what the terminal shows of an averager: the answer (watts of a rank and in all, latency with fibres,
+    instances and their bandwidth, lanes, meshes and their area, the 90 % range of the watts where known), the eight
+    parts with most power (of all instances) with their share of the whole, and the fabric's warnings; then with
+    ``explain`` the table with every part, what the averager needs to work, the parts that are left out as no figure of
+    them is known, and the sources of its latency and power."""
     fabric, whole, power = cluster.fabric, sum(built.watts.values()), cluster.fabric.power_per_rank
     rows = [
         {"part": part, "all instances": format_quantity(watts, "power"), "share": f"{watts / whole:.0%}"}
@@ -154,9 +161,11 @@ def budget(
 
 
 def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts:
-    """Yield what the terminal shows of a budget: for each number of destinations of a lightpath the reach, the errors a
-    bit there, whether destinations next to each other close, and the laser that this takes, in dBm, and the reach with
-    single fields changed; then with ``explain`` the losses in dB, all rows, and every field with its source.
+    """Yield what the terminal shows of a budget: the reach to one destination and the most destinations, then for each
+    of the first eight numbers of destinations of a lightpath the reach in links, the errors a bit there (empty where
+    nothing is reached), whether the light suffices ("close") for as many destinations next to each other, and the laser
+    that these take, in dBm; the reach with a stronger laser, better nodes or fewer wavelengths, and what half the ring
+    takes. With ``explain`` also the losses in dB, all rows, and every field with its source.
 
     ``document`` is the command's document of the budget ``light``.
     """

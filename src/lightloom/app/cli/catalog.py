@@ -364,8 +364,8 @@ def _show_model(name: str, out: Path | None) -> Shown:
 
 def _show_exchange(name: str, ranks: int, model: str) -> Shown:
     """Return the result to print on what a rank sends (also against float32), codes and computes in one exchange of
-    gradients by a method between ``ranks`` ranks, and what is known of its accuracy. ``name`` is the method's, with its
-    options where wanted.
+    gradients by a method between ``ranks`` ranks, and what is known of its accuracy; the document alone also has the
+    measurements behind that (``evidence``). ``name`` is the method's, with its options where wanted.
 
     ``model`` is the name of a model, or in digits the number of values of one vector.
     """

@@ -140,8 +140,8 @@ def _on_switch(traffic: Traffic, on: Fabric, request: Request, holds: int) -> So
 def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
     """Return the numbers of holds (sets of circuits that stand in turn) that are tried: the one asked for; without it 1
     for the objective ``throughput``, and else up to 16 evenly spaced numbers, ascending, from the fewest that give each
-    pair a circuit to four times as many (the program: the fewest alone). With more, rounded circuits are nearer to the
-    demands, and more of the time is spent on setting them."""
+    pair a circuit to four times as many, at most 4,096 (the program: the fewest alone). With more, rounded circuits are
+    nearer to the demands, and more of the time is spent on setting them."""
     if request.holds is not None or request.objective != "max-min":
         return [request.holds or 1]
     peers = max(int(np.bincount(ends).max()) for ends in (traffic.source, traffic.destination))
@@ -154,8 +154,9 @@ def _switch_holds(traffic: Traffic, on: Fabric, request: Request) -> list[int]:
 def _on_ring(traffic: Traffic, on: Fabric, request: Request) -> list[Solved]:
     """Return one or two assignments on the ring ``on``, of which the caller plays all, each a cycle of holds (sets of
     circuits that stand in turn). The fast solver gives that of the holds asked for (1 where they are left open), and
-    the shortest cycle of 1, 2, 4, ... holds that comes near the fractional optimum, if the request leaves holds open or
-    that cycle has as many as asked. The integer program gives one, of the holds asked for or else the fewest that can
+    the shortest cycle of 1, 2, 4, ... holds that comes within 10 % of the fractional optimum (the longest that is tried
+    where none does), if the request leaves holds open or that cycle has as many as asked; it may leave pairs without a
+    circuit, whose bytes are relayed. The integer program gives one, of the holds asked for or else the fewest that can
     serve all pairs. InputError where its holds are too few, or it gives some pair no circuit."""
     relaxation = relax(traffic, on)
     if request.solver == "fast":
@@ -313,7 +314,8 @@ def _document(solved: Solved, played: Played, on: Fabric, timing: Timing, reques
     """Return the whole answer in SI units, as ``--json`` prints it: the request, solver status and gap; ``max_min``,
     the circuits a hold that the largest demand gets where all get circuits in proportion to their bytes (the least over
     pairs of circuits a hold over the pair's share of the largest demand), its upper ``bound`` and the ``gap`` as a
-    share of it; when all is sent (``finish_s``), and the bytes of pairs that are relayed.
+    share of it; when all is sent (``finish_s``), how many pairs are relayed with how many bytes, and ``duty_cycle``,
+    the share of the time in which circuits stand (1 for one hold).
 
     ``pairs`` and ``circuits`` are columns, with an entry for each pair with traffic (``source``, ``destination``,
     ``nbytes``, ``circuits`` in all holds, ``hops``: circuits in a row that its bytes pass, ``finish_s``: seconds until
@@ -357,8 +359,9 @@ _COLUMNS = ("from rank", "to rank", "bytes", "circuits", "hops", "sent after")
 
 
 def _answer(document: Document, solved: Solved, on: Fabric, all: bool) -> Parts:
-    """Return what the terminal shows: when all is sent, over how many circuits, and a row for each pair of ranks with
-    traffic (eight, or with ``all`` every one), the last to finish first."""
+    """Return what the terminal shows: when all is sent, over how many circuits of which holds, what is relayed, a row
+    for each pair of ranks with traffic (eight, or with ``all`` every one), the last to finish first, and how far the
+    largest demand's circuits a hold stay below the bound."""
     assignment, pairs = solved.assignment, document["pairs"]
     relays, held = document["relayed_pairs"], document["holds"]
     turns = (

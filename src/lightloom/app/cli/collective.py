@@ -100,10 +100,14 @@ def collective(
 
 
 def _ranking_parts(ranking: CollectiveRanking, question: str, all: bool, explain: bool, worth: bool) -> Parts:
-    """Yield what the terminal shows of a ranking: the answer with a table of algorithms, with ``explain`` where the
-    time of each shown goes and why the refused cannot serve, with ``worth`` dollars and joules of the fastest schedule.
+    """Yield what the terminal shows of a ranking: the winner's time against the lower bound (with the share of set-ups,
+    the time of a collective library, which algorithms failed, and the fabric's warnings, where there are any), a table
+    of algorithms with steps, time and ratio to the bound, the fastest first, changed questions, and what sets the
+    bound; with ``explain`` where the time of each shown goes and why the refused cannot serve, with ``worth`` dollars
+    and joules of the fastest schedule.
 
-    ``question`` is the heading; ``all`` shows every algorithm instead of the fastest of each family, eight at most.
+    ``question`` is the heading; ``all`` shows every algorithm instead of the fastest of each family (variants of one
+    algorithm, such as both ways around a ring), eight at most.
     """
     winner, bound, setup = ranking.winner, ranking.winner.lower_bound, ranking.winner.cost.setup
     shown = [*ranking] if all else ranking.families()[:MOST_ROWS]
@@ -144,9 +148,10 @@ def _ranking_parts(ranking: CollectiveRanking, question: str, all: bool, explain
 
 
 def _what_ifs(ranking: CollectiveRanking) -> Iterator[str]:
-    """Yield a text for each change of the question, as ``twice the bandwidth: 1.2 ms, -48 % by ring``: the change, the
-    fastest time, its difference in per cent from the winner's (only where the collective is of the same size), and the
-    algorithm where another is the fastest."""
+    """Yield a text for each change of the question (twice the bandwidth, half the set-up time, ten times and a tenth of
+    the bytes), as ``twice the bandwidth: 1.2 ms, -48 % by ring``: the change, the fastest time, its difference in per
+    cent from the winner's (only where the collective is of the same size), and the algorithm where another is the
+    fastest. Changes that nothing serves are left out; none are tried among more than 64 ranks."""
     was = ranking.winner
     for words, changed in ranking.what_ifs():
         now = changed.winner
@@ -255,9 +260,11 @@ def _stragglers(
 
 
 def _damage_parts(document: Document, all: bool) -> Parts:
-    """Yield what the terminal shows of the document of :func:`_around`: each case (the first eight, or with ``all``
-    every one) with its slowdown against nothing failed and its ratio to the bound of what is left; where there are only
-    stragglers and no failures, a row for each algorithm instead.
+    """Yield what the terminal shows of the document of :func:`_around`: the case that slows most and what one straggler
+    adds, then each case of failures (the first eight, or with ``all`` every one) with the ranks that are left, its
+    time, its slowdown against nothing failed and its ratio to the bound of what is left; where there are only
+    stragglers and no failures, a row for each algorithm instead, with its time and the seconds that the worst and a
+    mean rank add.
 
     Beside cases the table of stragglers is shown with ``all`` only. Algorithms that failed come last.
     """

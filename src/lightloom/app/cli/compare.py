@@ -40,8 +40,10 @@ def compare(before: Path, after: Path, *, report: ReportFile = None, figure: Fig
 
 
 def _answer(result: PlanComparison) -> Parts:
-    """Return what the terminal shows: which plan wins now and why, the plans in both rankings, and what was asked
-    differently."""
+    """Return what the terminal shows: the first eight inputs that differ, with the number of others; whether the same
+    plan wins, the ratio of both winners' seconds a sample, where the first winner is now and why; and the first eight
+    plans in both rankings, with their places, times of a step and ratio of seconds a sample. How many plans are in one
+    ranking alone is told."""
     changed, _, ratio = result.summary().rpartition(": ")
     rows, inputs = result.display_rows(), _input_rows(result)
     asked = [f"{field} {before} → {after}" for field, before, after in inputs[:MOST_ROWS]]

@@ -186,9 +186,10 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
 
 
 def _answer(profile: CompressionProfile) -> Parts:
-    """Return what the terminal shows: the codec of the largest ratio, and a row for each codec with its ratio (bytes as
-    float32 for each coded byte), relative (root mean square) and largest error, and the GB/s of float32 that one thread
-    of this host encodes and decodes."""
+    """Return what the terminal shows: the codec of the largest ratio, and a row for each of the first eight codecs with
+    its ratio (bytes as float32 for each coded byte), relative (root mean square) and largest error, and the GB/s of
+    float32 that one thread of this host encodes and decodes; where sums of gradients were measured, also the ratio that
+    the best codec reaches on the largest sum."""
     best = max(profile.codecs, key=lambda codec: codec.whole.ratio)
     most, ratio = max(best.sums.items(), default=(1, 0.0))
     rows = cells(

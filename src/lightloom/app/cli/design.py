@@ -168,8 +168,11 @@ def _best(explored: Exploration) -> tuple[Candidate, Candidate | None, Candidate
 
 
 def _answer(found: DesignFront, hidden: int) -> Answer:
-    """Return the answer without its rows: the best design beside the best of the other technology, what would make both
-    equal, and what the figures leave out; ``hidden`` is the number of designs that the table beside it leaves out."""
+    """Return the answer without its rows: the samples per dollar of the best design (:func:`_best`), how many times as
+    many the best of the other technology trains for a dollar and a joule, at which price of its fabric it would equal
+    that, and the first design where unknown prices make that another; as limit, designs that a stopped search left
+    out and what nothing states of boards and hosts. ``hidden`` is the number of designs that the table beside it leaves
+    out."""
     explored = found.exploration
     best, rival, first = _best(explored)
     lines, what_if = [f"{best.design.name}, {_samples(best, 0)} samples per dollar"], list[str]()
@@ -210,7 +213,8 @@ def _samples(each: Candidate, objective: int, mark: str = "at most ") -> str:
 
 
 def _notes(found: DesignFront) -> Iterator[str]:
-    """Yield which costs nothing states, so that samples per dollar are upper bounds, and then the assumptions."""
+    """Yield a line on the figures of boards and hosts that no source states, without which samples per dollar are upper
+    bounds (none where all are stated), and then a line for each assumption."""
     alike = found.exploration.candidates[0].worth.alike
     if alike:
         yield (
@@ -260,9 +264,9 @@ def verdict_lines(found: DesignFront) -> Iterator[str]:
 
 def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -> list[str]:
     """Return lines that set the best optical design beside the best electrical one for an objective (0: samples per
-    dollar, 1: per joule), and where it breaks even: at which price, or watts, of its fabric a rank both are equal. None
-    where a technology has no design. ``unit`` is ``dollar`` or ``joule``; ``known``: only of designs whose fabrics have
-    all prices and watts known."""
+    dollar, 1: per joule), and where it breaks even: at which price, or watts, of its fabric a rank both are equal; an
+    empty list where a technology has no design. ``unit`` is ``dollar`` or ``joule``; ``known``: only of designs whose
+    fabrics have all prices and watts known."""
     electrical, optical = (explored.best(name, objective, known=known) for name in TECHNOLOGIES)
     if electrical is None or optical is None:
         return []

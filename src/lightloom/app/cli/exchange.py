@@ -153,9 +153,9 @@ def _loss(method: str) -> str:
 
 
 def _answer(rows: Sequence[SetUp], document: dict[str, Any], links: Sequence[str], sources: Mapping[str, str]) -> Parts:
-    """Return what the terminal shows: the method that clearly shortens most steps (1.1 times shorter or more), with a
-    row for each method: in how many set-ups of each link speed (the first seven) it does so, and its difference in
-    loss.
+    """Return what the terminal shows: the method that clearly shortens most steps (1.1 times shorter or more), how many
+    it shortens at all and by how much at most, and a row for each of the first eight methods: in how many set-ups of
+    each link speed (the first seven) it clearly does, and its measured loss less that of plain training.
 
     Args:
         rows: set-ups of all models, numbers of ranks and speeds, the speed of the link changing from row to row.

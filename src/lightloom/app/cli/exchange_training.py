@@ -71,7 +71,9 @@ class _Comparison:
 
     def answer(self, all: bool) -> Parts:
         """Return what the terminal shows: the method of the lowest loss after the time of half the plain steps, beside
-        plain training, with a row for each method.
+        plain training (beside the second where that is the lowest), and a row for each method: the factor by which it
+        saves bytes, its last loss, that less plain training's ± half the range over seeds, the time of a step, and the
+        loss after equal time.
 
         Rows of methods that no other beats in both bytes and last loss, marked with a star, come first, then others,
         each by the loss after equal time; eight are shown unless ``all`` are asked for.

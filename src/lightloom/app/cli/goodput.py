@@ -98,8 +98,9 @@ def _parts(result: Goodput, explain: bool, assumptions: bool) -> Parts:
 
 def _answer(result: Goodput) -> Parts:
     """Return what the terminal shows: the share of the time that trains (an upper bound where the rate of a cause is
-    not stated), where the rest goes, a row for each cause of interruptions, the most frequent first, and what single
-    changes give."""
+    not stated), how often it is interrupted and saved, where the rest goes, what was played and what slices can run if
+    either was asked for, a row for each of the eight most frequent causes of interruptions, and the share with single
+    changes, with what they are worth in dollars where prices are known."""
     pairs = zip(result.rows(), result.display_rows(), strict=True)
     each, job, months = result.estimate, result.estimate.job, result.months
     at_most, least = "at most " if result.missing else "", f"{each.node_price.bound} ".lstrip()
@@ -246,8 +247,9 @@ def _changed_prices(
 
 
 def _bill_parts(found: PricedBill, document: Document, changed: Mapping[str, float | None], explain: bool) -> Parts:
-    """Yield what the terminal shows of a bill: the totals, and a row for each part (count and figures of a rank, lines
-    of the same part added up), the first eight, the dearest first; with ``explain`` all parts, what each total rests
+    """Yield what the terminal shows of a bill: the totals of price, power and failures, and a row for each of the eight
+    dearest parts (count and figures of a rank, lines of the same part added up; figures that are 0 of all parts have no
+    column), and by how many per cent other choices change the price; with ``explain`` all parts, what each total rests
     on, notes, and the formulas of the counts; last the stated settings or prices that change nothing.
 
     ``changed`` are dollars of a rank with other choices, by the words for them; None where no price is known.

@@ -142,8 +142,8 @@ def tolerance_rows(document: Document) -> list[tuple[str, str]]:
 def show_levels(
     cascade: Cascade, tuples: int, configuration: object, out: Path | None = None, trainings: Sequence[Trained] = ()
 ) -> Shown:
-    """Send random tuples of codes through both levels of a cascade, save it if ``out`` is given, and return the result
-    to print.
+    """Try both levels of a cascade by themselves, send random tuples of codes through both, save it if ``out`` is
+    given, and return the result to print: how many inputs of each level and how many tuples end wrong.
 
     Args:
         cascade: both levels.
@@ -180,11 +180,11 @@ def train_levels(recipes: tuple[TrainingRecipe, TrainingRecipe], folder: Path | 
 
 def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Document:
     """Return the document of both levels: ``groups``, ``servers`` (of a group), ``bits`` and ``mzi_count`` (of all
-    averagers, without P and T); ``levels``, for each
-    what it is and how often it errs on its own grid; and ``end_to_end``, how many of ``tuples`` random tuples of codes
-    arrive wrong with decimals between the levels (``wrong_with_decimals``) and without (``wrong_without_decimals``),
-    ``tuples``, and the ``share_wrong_without_decimals``. Both are tried here. ``configuration`` is what the provenance
-    hashes."""
+    averagers, without P and T); ``levels``, for each its construction, signals of its layers, interferometers, wrong
+    outputs on its own grid and proof; and ``end_to_end``, how many of ``tuples`` random tuples of codes arrive wrong
+    (not as the floor of their mean) with decimals between the levels (``wrong_with_decimals``) and without
+    (``wrong_without_decimals``), ``tuples``, and the ``share_wrong_without_decimals``. Both are tried here.
+    ``configuration`` is what the provenance hashes."""
     with progress("Tuples", tuples) as advance:
         ends = end_to_end(cascade, tuples, advance=advance)
     return {
@@ -197,8 +197,9 @@ def cascade_document(cascade: Cascade, tuples: int, configuration: object) -> Do
 
 
 def cascade_parts(document: Document) -> Parts:
-    """Return what the terminal shows of a cascade's document: how many tuples arrive wrong from end to end, with a row
-    for each of the two levels."""
+    """Return what the terminal shows of a cascade's document: its interferometers, how many tuples arrive wrong from
+    end to end with decimals between the levels, a row for each of the two levels (construction, wrong outputs of those
+    tried, interferometers, signals of its layers), and the share that arrives wrong without decimals."""
     ends = document["end_to_end"]
     rows = [
         {**level, "level": number, "signals": "-".join(map(str, level["layers"]))}
