@@ -107,7 +107,8 @@ class ExchangeChoice(NamedTuple):
 
         Raises:
             ConfigError: a method's bytes depend on the gradient's values, no ratio is stated, and there is no profile
-                of this model and codec; or there are no rates of this host (both say how to make them).
+                of this model and codec, or a file of another model's; or the engine is ``local`` and there are no rates
+                of this host (both say how to make them).
         """
         profile = None if self.profile is None else Path(self.profile)
         return tuple(

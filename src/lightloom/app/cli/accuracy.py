@@ -92,9 +92,9 @@ def _profiled(step: StepComparison, all: bool) -> Parts:
 
 
 def _furthest(report: AccuracyReport | CollectiveAccuracy, all: bool) -> Parts:
-    """Return what the terminal shows: up to three lines on the errors (one for each of the first three tables of steps,
-    or those of the collectives), then the rows with the largest absolute relative error first: eight of them, or with
-    ``all`` every row and also the columns "table", "90 % interval" and "assumed", which are hidden otherwise."""
+    """Return what the terminal shows: lines on the errors (one for each of the first three tables of steps, or systems
+    of timed collectives), then the rows with the largest absolute relative error first: eight of them, or with ``all``
+    every row, those of steps also with the columns "table", "90 % interval" and "assumed"."""
     shown: Sequence[Mapping[str, object]] = report.display_rows()
     order = sorted(zip(report.rows(), shown, strict=True), key=lambda pair: -abs(pair[0]["error"]))
     rows = [row for _, row in order]

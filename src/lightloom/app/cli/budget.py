@@ -31,7 +31,8 @@ def averager_budget(name: str, settings: Mapping[str, Any], explain: bool) -> Sh
         explain: also shows every part, what the averager needs, and which parts have no figure.
 
     Raises:
-        ConfigError: the cluster has no averager whose devices are known, or is none that can be read.
+        ConfigError: the cluster has no averager whose devices are known, or its file cannot be read.
+        UnknownNameError: no such cluster.
     """
     cluster = load_cluster(name, set=settings)
     built = getattr(cluster.fabric, "built", None)

@@ -179,7 +179,8 @@ def _around(
     """Return (document of a collective around failures and beside a straggler, schedules to write).
 
     The document has ``kind``, ``nbytes_per_rank``, ``fabric``, ``rows``, one for each case (``failures``, ``ranks``
-    that are left, ``time_s``, ``slowdown``, ``lower_bound_s``, ``bound_by``, ``verified``, ``notes``), ``late_s`` and
+    that are left, ``time_s``, ``slowdown``, that over the time of nothing failed, ``lower_bound_s`` on what is left and
+    what sets it, ``bound_by``, ``verified``, always True, ``notes``; a rank's bytes stay the same), ``late_s`` and
     ``slower`` of the straggler (0 seconds and the factor 1 without one), ``stragglers`` and ``refused``, the rows and
     refusals of :func:`_stragglers`, both empty without one.
 
@@ -193,8 +194,11 @@ def _around(
             result; otherwise there are none.
 
     Raises:
-        ConfigError: other options, a kind or a fabric that do not go with failures, texts that cannot be read, or other
-            than one different case in ``without`` where one is ``saved``.
+        ConfigError: other options or a kind that do not go with failures, texts that cannot be read, something failed
+            that the fabric does not have, parts of it that cannot reach each other, or other than one different case in
+            ``without`` where one is ``saved``.
+        UnsupportedError: failures of this fabric are not modelled, the kind cannot be synthesized on what is left, or a
+            straggler on a fabric that switches packets.
     """
     damaged(sound, [])  # Refuses a fabric whose failures are not modelled.
     if kind in SIZED:
@@ -240,7 +244,8 @@ def _stragglers(
 
     A row has ``algorithm`` and ``time_s``, the seconds with no straggler, and how many seconds more one rank adds that
     starts ``late`` seconds later and sends ``slower`` times slower, each rank in turn: by rank (``later_s``), the most
-    (``worst_s``, of ``worst_rank``), and the mean (``mean_s``). The fastest with its worst rank comes first.
+    (``worst_s``, of ``worst_rank``), and the mean (``mean_s``). The fastest with its worst rank comes first. Every
+    exception of an algorithm counts as its failure, except BoundError, a cost below its lower bound.
     UnsupportedError on a fabric that switches packets.
     """
     rows: list[Document] = []

@@ -57,7 +57,8 @@ def _spelt(new: str, value: str) -> list[tuple[str, str]]:
 
 
 def renewed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return (arguments of the program in today's spelling, a line of warning for each spelling that was another, each
+    """Return (arguments of the program in today's spelling, with what a former command implied where its options were
+    not given; a line of warning, which names both spellings, for each command or option that was spelt otherwise, each
     once).
 
     ``arguments`` are those behind the program's name. Commands without former spellings are returned as they are,

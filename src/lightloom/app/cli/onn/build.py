@@ -317,8 +317,11 @@ def build(
 
 def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Parts:
     """Yield what the terminal shows of a built averager: its interferometers, wrong outputs and noise limit with a
-    table of facts, and with ``explain`` the proof; of one that tolerates errors also its mapping, the wrong words
-    counted, the command that simulates it, and what is assumed. ``document`` is the command's."""
+    table of at most eight facts (construction, signals, interferometers as squares, in economy form and of P and T,
+    largest gain, proved tolerance, and :func:`tolerance_rows` of one that tolerates errors), the interferometers of
+    like networks (of the smallest network without errors alone), and the noise that no network bears. With ``explain``
+    also the proof and, of one that tolerates errors, the other facts, its mapping, the wrong words counted, the command
+    that simulates it, and what is assumed. ``document`` is the command's."""
     function, tolerance = made.arguments, document.get("tolerance")
     bears = "" if made.noise is None else f", bearing noise of {made.noise:g} of full scale"
     if tolerance is not None:
@@ -379,9 +382,10 @@ def _neighbours(made: ProvedAverager) -> Iterator[str]:
 
 
 def _verify(network: Path, chosen: BuildSettings, noise: float | None, figure: Path | None, explain: bool) -> Shown:
-    """Try a network of a file on every point of its grid, or on ``chosen.samples`` sampled ones, half of them beside
-    carries, where there are more than 20 million; prove it if its construction is recognised, and return the result to
-    print. Of a cascade both levels are tried, and ``chosen.samples`` random tuples of codes go through them.
+    """Try a network of a file on every point of its grid, or, where there are more than 20 million, on its extremes and
+    ``chosen.samples`` sampled ones, half of them beside carries; prove it if its construction is recognised, and return
+    the result to print: wrong outputs among those tried, and how often each error occurs. Of a cascade both levels are
+    tried, and ``chosen.samples`` random tuples of codes go through them.
 
     ``noise``, a share of full scale, asks for the accuracy at it; ``figure`` is a file for errors against noise, which
     draws ``chosen.evaluations`` noisy inputs for its noise limit.
@@ -428,9 +432,10 @@ def _verify(network: Path, chosen: BuildSettings, noise: float | None, figure: P
 
 
 def _verify_parts(document: Document, network: Path, explain: bool) -> Parts:
-    """Yield what the terminal shows of a network of a file: whether all tried outputs are right, with a table of the
-    eight most frequent errors (received less expected result, in steps of the last place) and their shares of all
-    wrong outputs, and with ``explain`` every error and the proof, if the construction was recognised.
+    """Yield what the terminal shows of a network of a file: whether all tried outputs are right, the share that is
+    (also at noise, if that was asked for), whether it is proved, a table of the eight most frequent errors (received
+    less expected result, in steps of the last place) and their shares of all wrong outputs, the largest deviation and
+    gain, and with ``explain`` every error and the proof, if the construction was recognised.
 
     ``document`` is that of :func:`_verify`, ``network`` the file, for the heading.
     """
@@ -487,10 +492,12 @@ def compare_reducers(
 
 
 def _reducers_parts(made: ReducerComparison, explain: bool) -> Parts:
-    """Yield what the terminal shows of a comparison of reducers: the one of least energy that keeps its limits, and a
-    row for each reducer: its energy with the range in 90 % of draws, latency, light a server, and whether its limits
-    are kept. With ``explain`` also tables of energies and of constants that turn the verdict, the verdict, what
-    averaging in the light forfeits, and the loss of a lane's path."""
+    """Yield what the terminal shows of a comparison of reducers: the one of least energy that keeps its limits, how
+    many times the energy of the reducer chip the averaging network takes, and a row for each of the first eight
+    reducers: its energy with the range in 90 % of draws, latency, light a server, and whether its limits are kept; at
+    most three constants with the values at which the pair takes the same; which limits are broken, and which reducers
+    are left out, with why. With ``explain`` also tables of energies and of constants that turn the verdict, the
+    verdict, what averaging in the light forfeits, and the loss of a lane's path."""
     setting, (first, second) = made.setting, made.pair
     best = next(rival for rival in made.rivals.values() if not rival.limits)
     bests = [f"{best.name}, {_pj(best.energy_per_bit)} pJ/bit ({_range(made, best.name)} in 90 % of draws)"]
