@@ -117,7 +117,8 @@ class ExchangeChoice(NamedTuple):
         )
 
     def _methods(self) -> list[ExchangeMethod]:
-        """Return the requested methods, each once, in their order; UnknownNameError for a name that none has."""
+        """Return the requested methods, each once, in their order; UnknownNameError for a name that none has,
+        ConfigError for options that a method lacks or that cannot be read."""
         return list(dict.fromkeys(map(find, self.names)))
 
     def _ratio_of(self, method: ExchangeMethod) -> float | None:

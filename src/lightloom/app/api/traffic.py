@@ -55,7 +55,8 @@ class TrafficResult(DrawnResult):
         return f"{len(self.jobs)} jobs on {self.cluster.name}, {self.cluster.fabric.kind_name}"
 
     def summary(self) -> str:
-        """Return a sentence with each job's slowdown: its time together over its time alone."""
+        """Return a sentence with the number of jobs, the cluster and each job's slowdown: its time together over its
+        time alone, three significant digits."""
         slowed = "; ".join(f"{each.alone.job.label} {each.slowdown:.3g} times" for each in self.jobs)
         return f"{len(self.jobs)} jobs on {self.cluster.name} take longer together than alone: {slowed}"
 
@@ -87,11 +88,13 @@ class TrafficResult(DrawnResult):
 
     def rows(self) -> list[Document]:
         """Return a row for each job: ``job`` (its label), ``what`` it is, ``ranks``, ``alone_s`` and ``together_s``,
-        seconds of a step or of one collective, their ratio as ``slowdown``, ``plan_alone`` and ``plan_together``,
-        ``channels_alone`` and ``channels_together`` (wavelengths that it holds of a link, None on links of packets),
-        and in ``exchanges``, by sort of exchange of the plan alone, ``busy_alone_s`` (seconds of the step in which it
-        sends), ``slowdown`` (a factor), and ``most_of_a_link``, the largest share (0 to 1) of a link's bandwidth that
-        it takes meanwhile, alone."""
+        seconds of a step or of one collective, their ratio as ``slowdown``, ``plan_alone`` and ``plan_together`` (names
+        of plans, or of a collective's algorithm), ``channels_alone`` and ``channels_together`` (wavelengths of a link,
+        or planes of a circuit switch, that it holds, None on links of packets), and ``exchanges``, those of the plan
+        alone on links of packets, empty on circuits: by sort (``passes``: of tensor and expert groups, ``data``:
+        between replicas, ``sends``: from stage to stage) ``busy_alone_s`` (seconds of the step in which it sends),
+        ``slowdown`` (a factor), and ``most_of_a_link``, the largest share (0 to 1) of a link's bandwidth that it takes
+        meanwhile, alone."""
         return [
             {
                 **attributes(each, "job=alone.job.label what=alone.job.what"),

@@ -230,8 +230,9 @@ def _figures(components: list[Part]) -> Iterator[str | Table]:
 
 
 def _shown(figure: Figure[float] | None) -> str:
-    """Return a part's figure as text: "≤ " or "≥ " where it is a limit, its value or range with the unit, its year in
-    brackets where known, and a star if it is assumed; "?" if nothing states it."""
+    """Return a part's figure as text: "≤ " or "≥ " where it is a limit, its value with the unit and, if it has one, its
+    range in brackets, its year in brackets where known, and a star if it is assumed, as ``9 W (8 to 18) (2023)*``; "?"
+    if nothing states it."""
     if figure is None:
         return "?"
     year = f" ({figure.year})" if figure.year else ""
@@ -240,9 +241,9 @@ def _shown(figure: Figure[float] | None) -> str:
 
 
 def _energy(component: Part) -> str:
-    """Return the energy of a bit as text with its unit: what a bit draws besides the static power, followed by "of
-    load", or else the static power over the bits of a full link; starred if assumed. Where there is no such draw, it is
-    empty for boards, hosts and parts of no power or rate."""
+    """Return the energy of a bit as text with its unit and range: what a bit draws besides the static power, followed
+    by "of load", or, where that is nothing or unknown, the static power over the bits of a full link; starred if
+    assumed. The latter is empty text for boards, hosts and parts whose power is 0 or unknown or that have no rate."""
     dynamic = component.dynamic_energy
     if dynamic is not None and dynamic.value > 0:
         return f"{_shown(dynamic)} of load"

@@ -87,8 +87,9 @@ def read_request(
 
 
 def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tuple[Solved, Played]:
-    """Return (circuits, the traffic played through them): of all candidates, each verified, those with which all is
-    sent first. Circuits come in a cycle of holds, periods through each of which one set of circuits stands.
+    """Return (circuits with the solver's status and gap, when and how each pair's bytes are sent through them): of all
+    candidates, each verified, those with which all is sent first. Circuits come in a cycle of holds, periods through
+    each of which one set of circuits stands.
 
     With ``holds`` left open, a ring takes one hold or a cycle near the bound, whichever is done sooner; a switch the
     number of holds that is done first, of up to four times as many as give each pair a circuit. A mixed-integer program
@@ -98,7 +99,8 @@ def solve(traffic: Traffic, on: Fabric, request: Request, timing: Timing) -> tup
 
     Raises:
         ConfigError: the objective ``throughput`` on a ring.
-        InputError: infeasible, out of time, or circuits that leave ranks without a way to each other.
+        InputError: infeasible, out of time, circuits that leave ranks without a way to each other, or bytes that are
+            left after 100,000 holds.
         VerificationError: a candidate breaks a rule of the fabric, by a fault of the solver.
     """
     if on.switch_planes:

@@ -51,9 +51,10 @@ def compose(
 
 
 def _page(result: Composition) -> Report:
-    """Return the HTML page of the result: the answer, a picture of what each idea takes off (Shapley values), tables of
-    the best plans, of what each idea is worth and does to accuracy, and of every set of ideas with its best plan; then
-    the sets that are impossible and the networks without a plan, each with why."""
+    """Return the HTML page of the result on the five papers' ideas: the answer, a picture of what each takes off the
+    best electrical plan (Shapley values), tables of the best plan of each kind, of each idea's gain alone, beside all
+    others and as Shapley value in per cent, of what was measured of those plans' accuracy, and of every set of ideas
+    with its best plan; then the sets that are impossible and the networks without a plan, each with why."""
     answer, composed = result.answer(), result.composed
     sets = tuple(
         (" + ".join(sorted(ideas)) or "none", best.network, best.plan.label, format_time(best.time))

@@ -149,7 +149,8 @@ def profile(
 def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
     """Yield the gradients before the update at the sampled steps of a training, and at the last one sums of 2, 4, ...
     gradients of different batches, up to ``training.terms``; each as a sample: step from 1, number of gradients in the
-    sum, float32 values by tensor. The training runs while samples are taken. ``graph`` is the model's."""
+    sum, float32 values by tensor, which last until the next is taken. The training runs while samples are taken.
+    ``graph`` is the model's."""
     from lightloom.papers.runs.gradient_profile import trained_gradients
 
     with progress("Training", training.steps + training.terms - 1) as advance:

@@ -113,8 +113,9 @@ def _left(found: DesignFront) -> str:
 
 
 def _page(found: DesignFront) -> Report:
-    """Return the HTML page of the search's designs and figures, with the answer, the verdict on both technologies and
-    all that is assumed."""
+    """Return the HTML page of the search: the answer, facts and counts, the verdict on both technologies and all that
+    is assumed, a picture of samples per dollar and per joule, and tables of all evaluated designs of each technology,
+    of those that bounds leave out and of those without a plan."""
     explored = found.exploration
     facts = [("model", found.model), ("accelerator", found.accelerator), ("ranks", _ranks(explored))]
     facts += [("samples a rank", str(explored.question.batch_per_rank)), ("designs", str(found.designs))]
@@ -133,8 +134,8 @@ def _ranks(explored: Exploration) -> str:
 
 def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Parts:
     """Yield what the terminal shows: the answer with a table of six designs at most, those that it compares first; then
-    with ``explain`` all that lead their technology, the verdict and counts of the designs, and with ``assumptions``
-    what is assumed."""
+    with ``explain`` all that no other of their technology beats, with their plans, the verdict (:func:`verdict_lines`)
+    and counts of the designs, and with ``assumptions`` the figures that nothing states and what is assumed."""
     explored = found.exploration
     leading = explored.distinct(each for each in explored.candidates if each.leads)
     first = [each.design.key for each in _best(explored) if each is not None]

@@ -57,10 +57,12 @@ class _Comparison:
 
     def to_json(self) -> Document:
         """Return the document that ``lightloom exchange compare --json`` prints: ``task``, ``ranks``, ``steps``,
-        ``seeds`` and ``link_bytes_per_second``; ``methods``, a row for each with the factor by which it saves bytes
-        (``ratio``), its last validation ``loss`` in nats, the ``difference`` to plain training and its range over seeds
-        (``spread``), the modelled ``step_seconds`` and ``loss_at_equal_time``; and ``runs``, the validation losses of
-        each ``method`` and ``seed``."""
+        ``seeds`` and ``link_bytes_per_second``; ``methods``, a row for each, plain training included, with the factor
+        by which it saves bytes (``ratio``), its last validation ``loss`` in nats, that less the one of plain training
+        (``difference``, all means over seeds) and the range of this over seeds (``spread``), the modelled
+        ``step_seconds``, ``loss_at_equal_time`` (after the time of half the plain steps), ``replicas_equal``, whether
+        ranks ended with the same weights in every run, and ``on_front``, whether no other beats it in bytes and loss;
+        and ``runs``, the validation losses of each ``method`` and ``seed``."""
         return {
             "schema": "lightloom.exchange-comparison/1",
             **attributes(self, "task ranks steps seeds link_bytes_per_second=link"),

@@ -156,9 +156,10 @@ def _remedies(result: Goodput) -> Iterator[str | Table]:
 
 
 def _worth(result: Goodput) -> Iterator[str | Table]:
-    """Yield the price of a node, a table of numbers of spare nodes with the goodput that each keeps and the price (in
-    nodes and in dollars) below which the last one pays, and a table of the shares of slices that can run, with circuit
-    switches and fixed; what there is none of is left out."""
+    """Yield a line on the price of a node and of the whole machine, a table of numbers of spare nodes (two below to two
+    above the chosen one) with the goodput that each keeps and the price (in nodes and in dollars) below which the last
+    one pays, and a table of the shares of slices that can run, with circuit switches and fixed; what there is none of,
+    as a price that is not known, is left out."""
     price = result.estimate.node_price
     least = f"{price.bound} ".lstrip()
     if price.value is not None:
