@@ -92,9 +92,9 @@ class TrafficResult(DrawnResult):
         of plans, or of a collective's algorithm), ``channels_alone`` and ``channels_together`` (wavelengths of a link,
         or planes of a circuit switch, that it holds, None on links of packets), and ``exchanges``, those of the plan
         alone on links of packets, empty on circuits: by sort (``passes``: of tensor and expert groups, ``data``:
-        between replicas, ``sends``: from stage to stage) ``busy_alone_s`` (seconds of the step in which it sends),
-        ``slowdown`` (a factor), and ``most_of_a_link``, the largest share (0 to 1) of a link's bandwidth that it takes
-        meanwhile, alone."""
+        between replicas, or the collective, ``sends``: from stage to stage) ``busy_alone_s`` (seconds of the step in
+        which it sends), ``slowdown`` (a factor), and ``most_of_a_link``, the largest share (0 to 1) of a link's
+        bandwidth that it takes meanwhile, alone."""
         return [
             {
                 **attributes(each, "job=alone.job.label what=alone.job.what"),

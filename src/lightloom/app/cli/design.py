@@ -133,9 +133,10 @@ def _ranks(explored: Exploration) -> str:
 
 
 def _parts(found: DesignFront, explain: bool, assumptions: bool) -> Parts:
-    """Yield what the terminal shows: the answer with a table of six designs at most, those that it compares first; then
-    with ``explain`` all that no other of their technology beats, with their plans, the verdict (:func:`verdict_lines`)
-    and counts of the designs, and with ``assumptions`` the figures that nothing states and what is assumed."""
+    """Yield what the terminal shows: the answer with a table of six designs at most, which begins with those that the
+    answer compares; then with ``explain`` all that no other of their technology beats, with their plans, the verdict
+    (:func:`verdict_lines`) and counts of the designs, and with ``assumptions`` the figures that nothing states and what
+    is assumed."""
     explored = found.exploration
     leading = explored.distinct(each for each in explored.candidates if each.leads)
     first = [each.design.key for each in _best(explored) if each is not None]

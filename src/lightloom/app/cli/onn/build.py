@@ -318,10 +318,10 @@ def build(
 def _build_parts(made: ProvedAverager, document: Document, explain: bool) -> Parts:
     """Yield what the terminal shows of a built averager: its interferometers, wrong outputs and noise limit with a
     table of at most eight facts (construction, signals, interferometers as squares, in economy form and of P and T,
-    largest gain, proved tolerance, and :func:`tolerance_rows` of one that tolerates errors), the interferometers of
-    like networks (of the smallest network without errors alone), and the noise that no network bears. With ``explain``
-    also the proof and, of one that tolerates errors, the other facts, its mapping, the wrong words counted, the command
-    that simulates it, and what is assumed. ``document`` is the command's."""
+    largest gain, proved tolerance, and :func:`tolerance_rows` of one that tolerates errors), the interferometers that
+    like questions take (:func:`_neighbours`; not where layers were given or errors are tolerated), and the noise that
+    no network bears. With ``explain`` also the proof and, of one that tolerates errors, the other facts, its mapping,
+    the wrong words counted, the command that simulates it, and what is assumed. ``document`` is the command's."""
     function, tolerance = made.arguments, document.get("tolerance")
     bears = "" if made.noise is None else f", bearing noise of {made.noise:g} of full scale"
     if tolerance is not None:
