@@ -162,11 +162,11 @@ def budget(
 
 
 def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts:
-    """Yield what the terminal shows of a budget: the reach to one destination and the most destinations, then for each
-    of the first eight numbers of destinations of a lightpath the reach in links, the errors a bit there (empty where
-    nothing is reached), whether the light suffices ("close") for as many destinations next to each other, and the laser
-    that these take, in dBm; the reach with a stronger laser, better nodes or fewer wavelengths, and what half the ring
-    takes. With ``explain`` also the losses in dB, all rows, and every field with its source.
+    """Yield what the terminal shows of a budget: the reach to one destination and the most destinations next to each
+    other, then for each of the first eight numbers of destinations of a lightpath the reach in links, the errors a bit
+    there (empty where nothing is reached), whether the light suffices ("close") for as many destinations next to each
+    other, and the laser that these take, in dBm; the reach with a stronger laser, better nodes or fewer wavelengths,
+    and what half the ring takes. With ``explain`` also the losses in dB, all rows, and every field with its source.
 
     ``document`` is the command's document of the budget ``light``.
     """

@@ -244,8 +244,8 @@ def _stragglers(
 
     A row has ``algorithm`` and ``time_s``, the seconds with no straggler, and how many seconds more one rank adds that
     starts ``late`` seconds later and sends ``slower`` times slower, each rank in turn: by rank (``later_s``), the most
-    (``worst_s``, of ``worst_rank``), and the mean (``mean_s``). The fastest with its worst rank comes first. Every
-    exception of an algorithm counts as its failure, except BoundError, a cost below its lower bound.
+    (``worst_s``, of ``worst_rank``), and the mean (``mean_s``). The fastest with its worst rank comes first. An
+    algorithm fails by any Exception while its schedule is built, except BoundError, a cost below its lower bound.
     UnsupportedError on a fabric that switches packets.
     """
     rows: list[Document] = []
