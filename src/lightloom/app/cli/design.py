@@ -301,9 +301,9 @@ def _verdict(explored: Exploration, objective: int, unit: str, *, known: bool) -
 
 def _comparison(optical: Candidate, electrical: Candidate, objective: int) -> str:
     """Return a clause on how many times as many samples the optical design trains as the electrical one (for a dollar,
-    ``objective`` 0, or a joule, 1), ``at most`` or ``at least`` where prices or lives of one fabric are unknown, and
-    how it changes with what is unknown of boards and hosts: the factor where that costs nothing and where it costs very
-    much, and the figure at which both are equal."""
+    ``objective`` 0, or a joule, 1), ``at most`` or ``at least`` where prices, powers or lives of one fabric are unknown
+    (of both, that both figures are upper bounds), and how it changes with what is unknown of boards and hosts: the
+    factor where that costs nothing and where it costs very much, and the figure at which both are equal."""
     found = ratio(optical, electrical, objective)
     # Of each design's own fabric, whether a price or a life is unknown.
     worths = optical.worth, electrical.worth
