@@ -258,6 +258,8 @@ def test_batches_are_of_a_rank_of_a_step_or_those_of_the_clusters() -> None:
     assert batches(whole=7, on=stated) == (7,) and batches(whole=[7, 9, 7]) == (7, 9)
     largest = planning._with_batches(SearchRequest(), clusters, "max", None)
     assert largest.largest_batches and largest.global_batches is None
+    with pytest.raises(ConfigError, match="--batch many: expected samples of a rank, or max"):
+        planning._with_batches(SearchRequest(), clusters, "many", None)
     with pytest.raises(ConfigError, match="--batch 2 and --global-batch 7: expected one of them"):
         batches(2, [7, 9])
     with pytest.raises(ConfigError, match="--batch max and --global-batch 7"):

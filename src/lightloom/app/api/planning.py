@@ -570,7 +570,7 @@ def _with_batches(
         global_batch: samples of all ranks, one or several numbers, or None.
 
     Raises:
-        ConfigError: both batches are given, or one is not from 1 to 10,000,000.
+        ConfigError: both batches are given, or one is no whole number from 1 to 10,000,000.
     """
     global_batches = [global_batch] if isinstance(global_batch, int) else list(global_batch or ())
     if batch is not None and global_batches:
@@ -580,6 +580,8 @@ def _with_batches(
     if global_batches:
         batches = [_samples(samples, "--global-batch") for samples in global_batches]
     elif batch is not None:
+        if not str(batch).removeprefix("-").isdecimal():
+            raise ConfigError(f"--batch {batch}: expected samples of a rank, or max")
         batches = [_samples(int(batch), "--batch") * cluster.ranks for cluster in clusters]
     else:
         stated = [cluster for cluster in clusters if "batch_per_rank" in cluster.training.model_fields_set]
