@@ -67,18 +67,24 @@ def rooted(root: int) -> dict[str, Any]:
     return found
 
 
-def refused() -> str:
-    try:
-        mpi.allreduce(np.zeros(4 + (COMM.rank == 2), np.float32))
-    except InputError as error:
-        return str(error)
-    return ""
+def refused(values: Any) -> list[str]:
+    """What each collective says of values that ranks disagree on."""
+    lines = []
+    for collective in (mpi.allreduce, mpi.bcast, mpi.gather, mpi.reduce):
+        try:
+            collective(values)
+            lines.append("")
+        except InputError as error:
+            lines.append(str(error))
+    return lines
 
 
 def main(result: str) -> None:
     found: dict[str, Any] = {f"allreduce {size}": allreduce(size) for size in (0, 1, 3, 1000, 100_003)}
     found |= {f"root {root}": rooted(root) for root in (0, COMM.size - 1)}
-    found["refused"] = refused()
+    found["refused"] = refused(np.zeros(4 + (COMM.rank == 2), np.float32))
+    found["refused type"] = refused(np.zeros(4, np.float64 if COMM.rank == 1 else np.float32))
+    found["refused by all"] = refused(np.zeros(4))
     gathered = COMM.gather(found)
     if COMM.rank == 0:
         Path(result).write_text(json.dumps(gathered), encoding="utf-8")

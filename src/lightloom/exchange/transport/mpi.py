@@ -8,8 +8,8 @@ anew, and all ranks, the owner too, take the *decoded* values, so that results a
 marks such messages with ToS 0x28 for its network card; Open MPI has no parameter for it, so that here the codec runs in
 software, and messages are not marked (``transport.channel`` marks its own).
 
-All functions raise ``InputError`` where ranks bring different shapes or codecs (on all of them), or no float32, and
-``UnsupportedError`` where mpi4py is not installed.
+All functions raise ``InputError``, on all ranks, where ranks bring different shapes or codecs, or one of them no
+float32, and ``UnsupportedError`` where mpi4py is not installed.
 
 Error, with a codec of absolute error e on N ranks: N·e for ``allreduce`` and ``reduce``, e for the others.
 """
@@ -51,7 +51,7 @@ def allreduce(
             residuals = Σ values (up to rounding); what is not finite leaves 0.
 
     Raises:
-        InputError: ranks bring different shapes or codecs (raised on all of them), or values are no float32.
+        InputError: ranks bring different shapes or codecs, or a rank no float32 (raised on all of them).
         UnsupportedError: no communicator is given and mpi4py cannot be used.
     """
     ring = _Ring(communicator)
@@ -75,7 +75,7 @@ def bcast(
         root: rank whose values are sent.
 
     Raises:
-        InputError: ranks bring different shapes or codecs (raised on all of them), or values are no float32.
+        InputError: ranks bring different shapes or codecs, or a rank no float32 (raised on all of them).
         UnsupportedError: no communicator is given and mpi4py cannot be used.
     """
     communicator = _communicator(communicator)
@@ -102,7 +102,7 @@ def gather(
         root: rank that receives.
 
     Raises:
-        InputError: ranks bring different shapes or codecs (raised on all of them), or values are no float32.
+        InputError: ranks bring different shapes or codecs, or a rank no float32 (raised on all of them).
         UnsupportedError: no communicator is given and mpi4py cannot be used.
     """
     if (payloads := _gathered(values, codec, communicator, root)) is None:
@@ -126,7 +126,7 @@ def reduce(
         root: rank that receives.
 
     Raises:
-        InputError: ranks bring different shapes or codecs (raised on all of them), or values are no float32.
+        InputError: ranks bring different shapes or codecs, or a rank no float32 (raised on all of them).
         UnsupportedError: no communicator is given and mpi4py cannot be used.
     """
     if (payloads := _gathered(values, codec, communicator, root)) is None:
@@ -175,14 +175,19 @@ def _communicator(communicator: Communicator | None) -> Communicator:
 
 def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) -> Float32s:
     """Return the flat float32 values of this rank after checking, by a collective, that all ranks of the communicator
-    bring the same shape and codec (its full name); types are checked on each rank alone, afterwards.
+    bring float32 of the same shape and the same codec (its full name).
 
     Without the check one rank would fail and the others would wait forever.
 
     Raises:
-        InputError: shapes or codecs differ (raised on all ranks), or values are no float32.
+        InputError: shapes or codecs differ, or a rank brings no float32 (raised on all ranks).
     """
-    words = f"{tuple(np.shape(values))} and {'no codec' if codec is None else codec.name}"
+    refused, flat = None, np.empty(0, np.float32)
+    try:
+        flat = float32_values(values)
+        words = f"shape {tuple(np.shape(values))} and {'no codec' if codec is None else codec.name}"
+    except InputError as error:
+        refused, words = error, f"what cannot be sent ({error})"
     own = np.frombuffer(words.encode(), np.uint8)
     sizes = np.empty(communicator.size, np.int64)
     communicator.Allgather(np.array([own.size], np.int64), sizes)
@@ -191,15 +196,17 @@ def _agreed(communicator: Communicator, values: ArrayLike, codec: Codec | None) 
     others = [piece.tobytes().decode() for piece in np.split(brought, np.cumsum(sizes)[:-1])]
     for rank, other in enumerate(others):
         if other != others[0]:
-            raise InputError(f"rank {rank} brings shape {other}, rank 0 {others[0]}: expected the same")
-    return float32_values(values)
+            raise InputError(f"rank {rank} brings {other}, rank 0 {others[0]}: expected the same")
+    if refused is not None:
+        raise refused
+    return flat
 
 
 def _gathered(
     values: ArrayLike, codec: Codec | None, communicator: Communicator | None, root: int
 ) -> list[Payload] | None:
     """Return, at the root, the encoded payloads of all ranks' values, in the order of ranks, its own too; None on the
-    other ranks. Raises InputError on all ranks where shapes or codecs differ, and for values that are no float32;
+    other ranks. Raises InputError on all ranks where shapes or codecs differ, or a rank brings no float32;
     UnsupportedError without mpi4py."""
     communicator = _communicator(communicator)
     outgoing = np.frombuffer(encode_block(codec, _agreed(communicator, values, codec)), np.uint8)
