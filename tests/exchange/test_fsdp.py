@@ -1,10 +1,16 @@
 """FSDP2 with exchanges: gradients near its own, nodes equal, loss scales, checkpoints, stepping aside, refusals."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightloom.core.errors import UnsupportedError
+from lightloom.exchange.distributed.fsdp import FsdpState
+from lightloom.exchange.distributed.residuals import Geometry
 from lightloom.exchange.transport.launch import launch
 from tests.launched import RANKS, TIMEOUT, Processes
 
@@ -104,3 +110,34 @@ def test_a_torch_whose_reduce_scatter_cannot_be_replaced_is_refused(monkeypatch:
     model.__class__ = type("ShardedLinear", (FSDPModule, Linear), {})
     with pytest.raises(UnsupportedError, match=r"^torch \S+ does not let FSDP2's .*: 2\.9 does$"):
         sharded_modules(model)
+
+
+class OneOfTwoRanks:
+    """An exchanger of one rank of two, which leaves averages alone."""
+
+    any_type, remark = False, ""
+    group = SimpleNamespace(base=SimpleNamespace(size=lambda: 2), ranks=2, rank=1, sent=0)
+
+    def check_type(self, dtype: torch.dtype) -> None: ...
+    def average_tensor(self, values: Any, geometry: Geometry, scale: float) -> None: ...
+    def drain(self, geometry: Geometry, device: object) -> None: ...
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=9), st.booleans())
+def test_a_step_in_which_a_module_has_no_turn_is_counted_by_itself(turns: list[int], plain: bool) -> None:
+    geometries = [Geometry.joined([(str(module), (8 + module,))]) for module in range(3)]
+    state = FsdpState(OneOfTwoRanks(), geometries, adaptive=True)  # type: ignore[arg-type]
+    state.adaptive = SimpleNamespace(use_plain=plain, end_step=lambda arrived: None)  # type: ignore[assignment]
+    expected: list[set[int]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.distributed.all_reduce", lambda values, group: None)
+        for module in turns:
+            # A step ends once all modules have had a turn, or one has another.
+            if not expected or len(expected[-1]) == 3 or module in expected[-1]:
+                expected.append(set())
+            expected[-1].add(module)
+            state.all_reduce(torch.zeros(8 + module), geometry=geometries[module])
+    counted = state.statistics
+    assert [step.plain_buckets if plain else step.buckets for step in counted.steps] == [len(each) for each in expected]
+    assert counted.step_count == len(expected)
+    assert counted.plain_steps == plain * (len(expected) - (len(expected[-1]) < 3))

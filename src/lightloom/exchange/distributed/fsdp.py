@@ -15,6 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Shard
 
 from lightloom.core.errors import UnsupportedError
+from lightloom.exchange.distributed.adaptive import Counts
 from lightloom.exchange.distributed.exchanger import Exchanger, Stepwise
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.group import OwnGroup
@@ -236,6 +237,8 @@ class FsdpState(Stepwise):
             )
         self._exchanger.check_type(values.dtype)
         if geometry in self._exchanged:  # not all modules took part in the last backward pass
+            self.statistics.plain_steps += self.adaptive is not None and self.adaptive.use_plain
+            self.statistics.add(Counts(), last=True)
             self._end(last=True)
         self._exchanged.add(geometry)
         return len(self._exchanged) == len(self._geometries)
