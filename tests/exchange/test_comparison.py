@@ -92,6 +92,22 @@ def test_a_seed_without_plain_training_is_refused() -> None:
         compare_runs([result(REFERENCE, 0, 1, 1), result("a", 1, 1, 1)], 1e6)
 
 
+def test_no_runs_are_refused_and_one_rank_that_sends_nothing_has_ratio_one() -> None:
+    with pytest.raises(ConfigError, match="no runs to compare"):
+        compare_runs([], 1e6)
+    alone = replace(result(REFERENCE, 0, 1, 0), raw_bytes=0.0)
+    assert [row.ratio for row in compare_runs([alone], 1e6)] == [1]
+
+
+@pytest.mark.parametrize("field", list(asdict(result("a", 0, 1, 1))))
+def test_a_file_that_lacks_a_field_is_no_result(field: str, tmp_path: Path) -> None:
+    path, stored = tmp_path / "run.json", asdict(result("a", 0, 1, 1))
+    path.write_text(json.dumps(stored))
+    assert read_result(path) == result("a", 0, 1, 1)
+    path.write_text(json.dumps({name: value for name, value in stored.items() if name != field}))
+    assert read_result(path) is None
+
+
 def test_finished_runs_are_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[int] = []
 

@@ -255,12 +255,12 @@ class Result:
 
 
 def read_result(path: Path) -> Result | None:
-    """Return the result stored in a JSON file; None if there is no such file, it cannot be read, its ``case`` is
-    missing or not whole, or a field is unknown. Other fields that are missing have their defaults (empty lists,
-    0, False)."""
+    """Return the result stored in a JSON file; None if there is no such file, it cannot be read, a field is missing or
+    unknown, or its ``case`` is not whole."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return Result(**{**stored, "case": Case(**stored["case"])})
+        result = Result(**{**stored, "case": Case(**stored["case"])})
+        return result if stored.keys() == asdict(result).keys() else None
     return None
 
 
@@ -436,12 +436,12 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
 
     ``difference`` is the mean over seeds of the last validation loss, in nats, less that of the reference of the same
     seed; ``spread`` is the largest of these differences less the smallest. The other fields are the method's own over
-    its runs, whose number is ``seeds``: ``ratio`` (bytes of a float32 ring all-reduce for each byte sent), the last
-    ``loss`` and ``loss_at_equal_time`` (at the time when the reference has done half its steps, interpolated between
-    validations; the first one before these begin, the last one of a run that has ended by then), all three means;
-    ``step_seconds``, the median processor time of a step and the mean bytes sent at the speed of the link; and
-    ``replicas_equal``, true if they were in every run. ``on_front`` is true unless the ratio and loss of another row
-    (not the same pair) save at least as many bytes with a loss at most as high.
+    its runs, whose number is ``seeds``: ``ratio`` (bytes of a float32 ring all-reduce for each byte sent, 1 where
+    none was), the last ``loss`` and ``loss_at_equal_time`` (at the time when the reference has done half its steps,
+    interpolated between validations; the first one before these begin, the last one of a run that has ended by then),
+    all three means; ``step_seconds``, the median processor time of a step and the mean bytes sent at the speed of the
+    link; and ``replicas_equal``, true if they were in every run. ``on_front`` is true unless the ratio
+    and loss of another row (not the same pair) save at least as many bytes with a loss at most as high.
 
     Args:
         results: at least one, all of one task, one number of steps and of ranks; the reference among them for every
@@ -449,8 +449,10 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
         link: bytes that a rank sends in a second, by which seconds of a step are modelled.
 
     Raises:
-        ConfigError: a seed lacks its reference.
+        ConfigError: there are no results, or a seed lacks its reference.
     """
+    if not results:
+        raise ConfigError(f"no runs to compare: expected a run of {REFERENCE!r} at least")
     references = {result.case.seed: result for result in results if result.case.method == REFERENCE}
     if lacking := sorted({result.case.seed for result in results} - set(references)):
         raise ConfigError(f"no plain run of seed {lacking[0]}: expected a run of {REFERENCE!r} for every seed")
@@ -465,7 +467,7 @@ def compare_runs(results: Sequence[Result], link: float) -> list[Comparison]:
             Comparison(
                 method=method,
                 seeds=len(runs),
-                ratio=float(np.mean([run.raw_bytes / run.sent_bytes for run in runs])),
+                ratio=float(np.mean([run.raw_bytes / run.sent_bytes if run.sent_bytes else 1.0 for run in runs])),
                 loss=float(np.mean([run.loss[-1] for run in runs])),
                 difference=float(np.mean(differences)),
                 spread=max(differences) - min(differences),
