@@ -140,6 +140,25 @@ def test_gradients_of_another_model_or_not_finite_are_refused(tmp_path: Path) ->
     assert not (tmp_path / "p.json").exists()
 
 
+def test_gradients_of_several_files_are_added_up_where_their_tensors_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="needs lightloom[torch]")
+    monkeypatch.setattr("lightloom.exchange.compression.profile._RATE_VALUES", 1 << 12)
+    halves = np.split(np.full(1_149_010, 1e-3, np.float32), 2)
+    for name in ("one", "two"):
+        np.save(tmp_path / f"{name}.npy", np.concatenate(halves))
+    np.savez(tmp_path / "first.npz", a=halves[0], b=halves[1])
+    np.savez(tmp_path / "other.npz", a=halves[0], c=halves[1])
+    run = ("compress", "profile", "hdc", "--codec", "truncate:16", "--json", "--out", "p.json")
+    done = lightloom(*run, "--gradients", "one.npy", "--gradients", "two.npy", folder=tmp_path)
+    assert done.code == 0, done.err
+    [codec] = json.loads(done.out)["codecs"]
+    assert set(codec["sums"]) == {"1", "2"} and set(codec["tensors"]) == {"one"}
+    done = lightloom(*run, "--gradients", "first.npz", "--gradients", "other.npz", folder=tmp_path)
+    assert_refused(done, "'other.npz': expected the tensors of 'first.npz'")
+
+
 @pytest.mark.long
 def test_a_table_and_a_page_show_exchanges(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs lightloom[torch]")

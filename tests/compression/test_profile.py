@@ -78,6 +78,23 @@ def test_what_is_zero_or_lost_altogether_has_figures_too() -> None:
     assert (fits["lost"].relative_l2_error, fits["lost"].cosine) == (1, 0)
 
 
+@pytest.mark.parametrize(
+    ("samples", "complaint"),
+    [
+        ([Sample(3, 1, {"a": np.empty(0, np.float32)})], "step 3 hold no values"),
+        ([Sample(1, 1, gradients()), Sample(2, 1, {})], "step 2 hold no values"),
+        ([Sample(2, 2, gradients())], "step 2 is a sum of 2 gradients: expected a single one before"),
+        ([Sample(2, 2, gradients()), Sample(3, 1, gradients())], "step 2 is a sum"),
+        ([], "no gradients to measure"),
+    ],
+)
+def test_steps_without_values_and_sums_of_what_was_not_measured_are_refused(
+    samples: list[Sample], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        measure_codecs("m", 1, samples, [Truncation(16)], "drawn")
+
+
 def test_a_profile_survives_its_file_and_the_cache_keeps_one_for_each_codec(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,10 +159,11 @@ def _trained(graph: ComputeGraph, training: Training) -> Iterator[Sample]:
 
 def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
     """Yield each file's gradients as a sample of one rank, and after files 2, 4, 8, ... also the sum of all files so
-    far as that of so many ranks; the step of a sample is the number of its file, from 1.
+    far as that of so many ranks; the step of a sample is the number of its file, from 1. The tensor of an .npy file has
+    the name of the first file.
 
     ConfigError for a file of another number of values than the model has parameters (those that its forward pass never
-    uses may be in it or not).
+    uses may be in it or not), or of other tensors than the first.
     """
     total: dict[str, Float32s] = {}
     with progress("Gradients", len(paths)) as advance:
@@ -173,12 +174,16 @@ def _saved(paths: list[Path], graph: ComputeGraph) -> Iterator[Sample]:
                 tensors = saved_gradients(path)
             else:
                 tensors = read_gradients(path)
+            if path.suffix == ".npy":  # one tensor, named after its file
+                tensors = dict(zip([paths[0].stem], tensors.values(), strict=True))
             values = sum(tensor.size for tensor in tensors.values())
             # Parameters that the forward pass never uses have no gradient; a file may have zeros for them.
             if values not in (graph.parameters, graph.parameters + graph.unused_parameters):
                 raise ConfigError(
                     f"gradients {str(path)!r} hold {values:,} values; {graph.name} has {graph.parameters:,} parameters"
                 )
+            if total and {name: each.size for name, each in tensors.items()} != {n: t.size for n, t in total.items()}:
+                raise ConfigError(f"gradients {str(path)!r}: expected the tensors of {paths[0].name!r}")
             yield Sample(step, 1, tensors)
             # Of different steps, for want of other ranks' gradients.
             total = tensors if not total else {name: total[name] + tensor for name, tensor in tensors.items()}

@@ -226,7 +226,7 @@ class _Measured:
         are counted without headers, those of the whole with them.
 
         Of a sum of several gradients (``terms`` above 1) only the ratio is kept, by its number of terms; under 1 term
-        stands the ratio of the single gradient before the first sum.
+        stands the ratio of the single gradient before the first sum, which must have been measured.
 
         Args:
             step: number of the training step.
@@ -272,19 +272,23 @@ def measure_codecs(
         origin: description of the gradients, shown to the reader.
 
     Raises:
-        ConfigError: no step of a single gradient, or NaN or infinite values (names the tensor), which no training would
-            use.
+        ConfigError: no step of a single gradient, a sum before any, a step without values, or NaN or infinite values
+            (names the tensor), which no training would use.
     """
     measured = [_Measured(codec) for codec in codecs]
     sample: Float32s | None = None
     for step, terms, gradients in steps:
         values = {name: tensor for name, tensor in gradients.items() if tensor.size}
+        if not values:
+            raise ConfigError(f"{model}: the gradients of step {step} hold no values: expected one at least")
+        if terms > 1 and sample is None:
+            raise ConfigError(f"{model}: step {step} is a sum of {terms} gradients: expected a single one before it")
         _check_finite(values, step)
         for measurement in measured:
             measurement.add(step, terms, values)
         if terms == 1:
             sample = np.resize(np.concatenate(list(values.values())), _RATE_VALUES)
-    if sample is None or not sample.size:
+    if sample is None:
         raise ConfigError(f"{model}: there are no gradients to measure")
     return CompressionProfile(
         model=model,
