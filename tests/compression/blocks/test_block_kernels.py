@@ -184,3 +184,8 @@ def test_a_kernel_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIGHTLOOM_KERNEL", "gpu")
     with pytest.raises(ConfigError, match="LIGHTLOOM_KERNEL=gpu: expected native"):
         choose()
+
+
+def test_a_kernel_of_no_such_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^kernel 'avx': expected one of native-avx512, .*, fallback$"):
+        kernels.load("avx")

@@ -12,7 +12,7 @@ import numpy as np
 
 from lightloom.core.arrays import Bytes, Effort, Float32s, Ints
 from lightloom.core.errors import ConfigError, InputError
-from lightloom.exchange.compression.kernels import PATHS, choose, requested, shared_object
+from lightloom.exchange.compression.kernels import NAMES, PATHS, choose, requested, shared_object
 from lightloom.exchange.compression.stream import NumpyCodec
 
 # The wire format of block quantisation: blocks of one scale and B codes, one after another, nothing else.
@@ -30,10 +30,10 @@ from lightloom.exchange.compression.stream import NumpyCodec
 # fp8       m / 448, rounded up              x (1 / s) as float8 e4m3                         code s
 #
 # Linear codes are two's complement and q = 2^(b-1) - 1; as s is rounded up, no code exceeds q. Where 1 / s overflows
-# (s <= 2^-128), s and all codes are 0. The mean is the sum of the sizes times 1 / B, added by halves, number i and
-# number i + h for h = B/2, B/4 ... 1, so that every implementation has equal bits; it is cut to the largest one whose
-# levels are finite. A block with a value that is not finite, or whose largest decodable value q s overflows, has the
-# scale NaN (0x7FC0) and codes 0, and decodes to NaN.
+# (s <= 2^-128), s and all codes are 0. The mean is the sum of the sizes, each times 1 / B, added by halves, number i
+# and number i + h for h = B/2, B/4 ... 1, so that every implementation has equal bits; it is cut to the largest one
+# whose levels are finite. A block with a value that is not finite, or whose largest decodable value q s overflows, has
+# the scale NaN (0x7FC0) and codes 0, and decodes to NaN.
 
 Kind = Literal["linear", "lloyd", "sign", "fp8"]
 
@@ -446,8 +446,13 @@ Kernel = Portable | Native
 @cache
 def load(name: str) -> Kernel | None:
     """Return the kernel of that name, ``native-avx512``, ``native-avx2``, ``native-scalar`` or ``fallback`` (NumPy's);
-    None where it was not built, was built from older sources, or this CPU cannot run it. Other names must not be given:
-    they raise KeyError where the C kernel was built."""
+    None where it was not built, was built from older sources, or this CPU cannot run it.
+
+    Raises:
+        ConfigError: there is no kernel of that name.
+    """
+    if name not in NAMES:
+        raise ConfigError(f"kernel {name!r}: expected one of {', '.join(NAMES)}")
     if name == "fallback":
         return Portable()
     library = shared_object(Path(__file__).with_name("_blocks"), _SIGNATURES)
