@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lightloom.core.errors import CodecError, ConfigError, InputError
+from lightloom.exchange.compression.codec import stream_bytes
 from lightloom.exchange.compression.inceptionn import Inceptionn
 from lightloom.exchange.compression.registry import find
 from lightloom.exchange.compression.stream import Header, StreamDecoder
@@ -54,6 +55,15 @@ def test_torch_tensors_in_and_out() -> None:
     for wrong in (tensor.double(), tensor.to(torch.bfloat16), torch.empty(3, device="meta")):
         with pytest.raises(InputError, match="must be float32"):
             CODEC.encode(wrong)
+
+
+def test_a_torch_tensor_is_a_stream_of_its_bytes_or_refused() -> None:
+    torch = pytest.importorskip("torch")
+    for tensor in (torch.ones(3), torch.ones(3, requires_grad=True), torch.ones(3, dtype=torch.uint8)):
+        assert stream_bytes(tensor).tobytes() == tensor.detach().numpy().tobytes()
+    for wrong in (torch.ones(3).to_sparse(), torch.empty(3, device="meta"), torch.ones(3, dtype=torch.bfloat16)):
+        with pytest.raises(InputError, match="must be a contiguous buffer of bytes, not Tensor"):
+            stream_bytes(wrong)
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda b: np.frombuffer(b, np.uint8)])

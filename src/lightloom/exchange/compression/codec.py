@@ -173,9 +173,10 @@ def stream_bytes(buffer: object) -> Bytes:
     """
     try:
         if isinstance(buffer, np.ndarray) or hasattr(buffer, "detach"):
-            return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
+            array = buffer if isinstance(buffer, np.ndarray) else buffer.detach()
+            return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return np.frombuffer(cast(bytes, buffer), np.uint8)
-    except (TypeError, ValueError, BufferError) as error:
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
         raise InputError(
             f"a compressed stream must be a contiguous buffer of bytes, not {type(buffer).__name__}: {error}"
         ) from error
