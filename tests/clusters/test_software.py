@@ -17,6 +17,7 @@ from lightloom.machines.clusters.load import (
     cluster_from,
     load_cluster,
     names,
+    with_accelerator,
 )
 from lightloom.machines.transports.price import Library
 from lightloom.planning.designs.space import read_space
@@ -102,6 +103,12 @@ def test_a_reference_is_carried_as_the_fabric_beside_it() -> None:
         cluster = of({"base": "dgx-h100", "transport": transport}, reference="ethernet-400g")
         assert cluster.reference is not None
         assert (cluster.reference.library is not None) == carried
+
+
+@pytest.mark.parametrize("name", ["terarack-64", "sip-ocs-1024", "optinc-16", "dgx-h100-64", "a100-1024-two-tier"])
+@pytest.mark.parametrize("accelerator", ["a100", "h100", "h100-calibrated", "tpu-v5p"])
+def test_an_accelerator_set_later_gives_the_same_as_one_set_at_first(name: str, accelerator: str) -> None:
+    assert with_accelerator(load_cluster(name), accelerator) == load_cluster(name, set={"accelerator": accelerator})
 
 
 def test_leaves_of_a_fat_tree_are_no_domains() -> None:

@@ -132,8 +132,10 @@ def with_software(fabric: Fabric, part: str | Mapping[str, Any], accelerator: Ac
 
 def with_accelerator(cluster: Cluster, name: str) -> Cluster:
     """Return the cluster with the accelerator ``name``, of the catalog, a plug-in or a file, and with its network
-    software (:func:`with_software`) on fabric and reference where these state none of their own; a transport and fitted
-    numbers that came from the former accelerator are dropped first.
+    software (:func:`with_software`) on the fabric, and on the reference if the fabric then has a collective library,
+    where these state none of their own; a transport and fitted numbers that came from the former accelerator are
+    dropped first. Numbers that a calibration fitted are laid over a transport of the accelerator's, whichever file
+    states it.
 
     Raises:
         UnknownNameError: the name is neither of the catalog nor a plug-in's nor a file, or the transport that the
@@ -141,9 +143,10 @@ def with_accelerator(cluster: Cluster, name: str) -> Cluster:
         ConfigError: the accelerator, or its transport, cannot be read.
     """
     accelerator = accelerators.load_accelerator(name)
-    fabric, reference = with_software(_stated_software(cluster.fabric), "", accelerator), cluster.reference
-    if reference is not None:
-        reference = with_software(_stated_software(reference), "", accelerator)
+    fabric = with_software(_stated_software(cluster.fabric), "", accelerator)
+    reference = None if cluster.reference is None else _stated_software(cluster.reference)
+    if reference is not None and fabric.library is not None:
+        reference = with_software(reference, "", accelerator)
     return replace(cluster, accelerator=accelerator, fabric=fabric, reference=reference)
 
 
