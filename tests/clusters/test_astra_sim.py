@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lightloom.core.errors import ConfigError
+from lightloom.machines.accelerators.load import system_fields
 from lightloom.machines.clusters.astra_sim import read_network, read_topology
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.graph import Graph
@@ -93,6 +94,16 @@ def test_a_system_file_is_an_accelerator_at_the_rates_that_its_simulator_takes(t
         "scheduling-policy: LIFO\npeak-perf: 900\nlocal-mem-bw: 1600\nall-reduce-implementation: ring_ring\n"
     )
     assert load_cluster(network, set={"accelerator": str(old)}).accelerator.peak == machine.peak
+
+
+def test_a_word_of_digits_and_dots_that_is_no_number_is_refused_where_a_rate_is_expected(tmp_path: Path) -> None:
+    old = tmp_path / "system.txt"
+    old.write_text("version: 1.2.3\ndots: .\npeak-perf: 9.e2\nlocal-mem-bw: .5\n")
+    fields = system_fields(old)
+    assert (fields["peak"]["bf16"], fields["memory_bandwidth"]) == (900e12, 0.5e9)
+    old.write_text("peak-perf: 1.2.3\n")
+    with pytest.raises(ConfigError, match=r"peak-perf: '1\.2\.3': expected a number above 0"):
+        system_fields(old)
 
 
 def test_a_system_file_without_a_rate_says_how_its_bandwidth_counts(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def accelerator_of_device(name: str, memory: float | None = None) -> str | None:
 SYSTEM_ORIGIN = "ASTRA-sim's system file"
 """How the source of such an accelerator begins."""
 _TERA, _GIGA = 1e12, 1e9
-_PLAIN = re.compile(r"[0-9.]+(e[+-]?[0-9]+)?")
+_PLAIN = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?")
 _FORMATS = ("fp32", "tf32", "bf16", "fp16")
 _ALGORITHMS = {
     "ring": "ring",
