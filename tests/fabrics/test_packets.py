@@ -44,6 +44,20 @@ def test_a_codec_behind_the_port_leaves_the_number_of_packets_alone(
     assert seconds >= nbytes / ratio / fabric.data_rate(1.25e9) * (1 - 1e-9)
 
 
+@given(_packets, st.sampled_from(["switch", "torus", "full-mesh"]), st.integers(1, 4), st.booleans())
+def test_ports_of_a_rank_take_the_time_of_packets_side_by_side(
+    packets: dict[str, float], shape: str, ports: int, outer: bool
+) -> None:
+    def rate(count: int) -> Any:
+        tiers = [{"shape": "switch", "size": 2, "bandwidth": "50GB/s"}] if outer else []
+        child = 2 if outer else 1
+        tiers.append({"shape": shape, "size": 4, "bandwidth": "10GB/s", "ports": count * child})
+        fabric = fabric_from({"kind": "tiers", "tiers": tiers, **packets}, 4 * child, where="here")
+        return fabric.link_bandwidth()[-1]
+
+    assert rate(ports) == pytest.approx(ports * rate(1))
+
+
 _FABRICS: dict[str, dict[str, Any]] = {
     "switch": {},
     "tiers": {"tiers": two_tiers(8, domain_size=2, taper=2.0).tiers},

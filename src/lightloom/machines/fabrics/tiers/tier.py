@@ -235,8 +235,13 @@ class Level:
         """Bytes of data per second, each way, of one link up into the tier: all the ports of a rank, the port that
         several ranks share, or all uplinks of one switch beneath; of a tier without a switch, of one of its links.
         ``wire_efficiency`` is taken off; headers of packets and the taper are not."""
-        rate = self.tier.bandwidth * self.tier.wire_efficiency
-        return rate * max(self.ports // self.child, 1) if self.beneath is None else rate * self.ports
+        return self.tier.bandwidth * self.tier.wire_efficiency * self.ports_together
+
+    @property
+    def ports_together(self) -> int:
+        """Number of ports that one link up into the tier stands for: all of a rank, the one that several ranks share,
+        or all uplinks of one switch beneath."""
+        return max(self.ports // self.child, 1) if self.beneath is None else self.ports
 
     @property
     def seats(self) -> int:
@@ -280,16 +285,16 @@ class Level:
         """Classes of alike links of the level in the whole fabric, in the order of the links' numbers: links into and
         out of ports first, then those of a tree. Each has the number of its directed ``links``, the bytes per second of
         one (``bandwidth``, with ``wire_efficiency`` and taper taken off, but not headers of packets) and the ``ports``
-        that one of them serves: 1 for the links of ranks and between children, all ports of a child or switch for trees
-        and uplinks."""
+        that one of them serves: those of a rank, or the one that several ranks share; all ports of a child or switch
+        for trees and uplinks."""
         if not self.switched:
             copies = self.ranks // self.group * self.planes
             links = self._lattice.links if self._lattice else self.size * (self.size - 1)
-            return [LinkClass(copies * links, self.port_bandwidth, 1)]
+            return [LinkClass(copies * links, self.port_bandwidth, self.ports_together)]
         taper = self.tier.taper or 1.0
         if self.beneath is not None:
-            return [LinkClass(2 * self.seats, self.port_bandwidth / taper, self.ports)]
-        classes = [LinkClass(2 * self.seats, self.port_bandwidth, 1)]
+            return [LinkClass(2 * self.seats, self.port_bandwidth / taper, self.ports_together)]
+        classes = [LinkClass(2 * self.seats, self.port_bandwidth, self.ports_together)]
         if self.tree:
             rate = self.ports * self.tier.bandwidth / taper * self.tier.wire_efficiency
             classes.append(LinkClass(2 * (self.ranks // self.child), rate, self.ports))
