@@ -104,6 +104,8 @@ def test_former_options_give_the_same_and_warn(former: str, options: str) -> Non
         (["--set", "weibull=0"], "expected 0.2 to 20"),
         (["--set", "spares=2", "--set", "spare_price=10"], "contradict each other"),
         (["--settings", "none.yaml"], "none.yaml"),
+        (["--slice", "2.5"], "--slice '2.5': expected a whole number"),
+        (["--slice", "0"], "--slice 0: expected at least 1"),
     ],
 )
 def test_bad_input_is_one_line(options: list[str], words: str) -> None:

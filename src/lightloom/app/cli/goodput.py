@@ -8,7 +8,7 @@ from typing import Annotated
 
 from rich.table import Table
 
-from lightloom.app.api.arguments import Natural, Number
+from lightloom.app.api.arguments import Natural
 from lightloom.app.api.goodput import Goodput, GoodputSettings, PricedBill, format_duration
 from lightloom.app.api.goodput import bill as count_parts
 from lightloom.app.api.goodput import goodput as estimate_goodput
@@ -16,6 +16,7 @@ from lightloom.app.cli.options import PartPrices, Shown, read_prices, read_setti
 from lightloom.core.answer import MOST_ROWS
 from lightloom.core.configfile import read_config
 from lightloom.core.errors import InputError, UnknownNameError
+from lightloom.core.fields import Count
 from lightloom.core.results import Document, cells, in_groups
 from lightloom.machines.clusters.cluster import ClusterFile
 from lightloom.machines.parts.bill import Total, missing_text, summed
@@ -39,7 +40,7 @@ def goodput(
     ranks: int | None = None,
     set: list[str] | None = None,
     settings: Path | None = None,
-    slices: Annotated[list[Number] | None, "--slice"] = None,
+    slices: Annotated[list[Count] | None, "--slice"] = None,
     simulate: bool = False,
     seed: Natural = 0,
     explain: bool = False,
@@ -79,9 +80,7 @@ def goodput(
         if name == "rack.mtbf" or "'time'" in str(GoodputSettings.model_fields[name.partition(".")[0]].annotation):
             own[name] = str(own[name])  # A bare number has no unit: 24 may be hours.
     given = {"simulate": simulate, **read_config(GoodputSettings, "goodput", settings, own).arguments()}
-    result = estimate_goodput(
-        cluster, ranks=ranks, slices=[int(each) for each in slices or ()], seed=seed, set=fields, **given
-    )
+    result = estimate_goodput(cluster, ranks=ranks, slices=slices or (), seed=seed, set=fields, **given)
     return Shown(result.to_json(), _parts(result, explain, assumptions))
 
 
