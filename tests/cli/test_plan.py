@@ -6,10 +6,12 @@ import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lightloom.app.cli import plan as plans
 from lightloom.planning.search.request import KINDS
 from tests.cli.commands import Done, run
 
@@ -172,6 +174,20 @@ def test_the_winner_is_exported_though_a_placed_plan_is_faster(plan: Command, tm
     assert winner["label"] in path.read_text() and done.err == ""
 
 
+@pytest.mark.parametrize(("splits", "words"), [(True, "splits neurons"), (False, "is a placed plan")])
+def test_why_another_plan_than_the_winner_is_exported(
+    splits: bool, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    winner, other = SimpleNamespace(splits_neurons=splits, sample_time=1), SimpleNamespace(label="ddp", sample_time=2)
+    search: Any = SimpleNamespace(winner=winner, ranking=[winner, other], graph=None)
+    monkeypatch.setattr(plans, "expressible", lambda search: other)
+    monkeypatch.setattr(plans, "exported", lambda plan, graph: None)
+    monkeypatch.setitem(plans._FRAMEWORKS, ".toml", ("torchtitan", lambda job: "", lambda job: []))
+    path, found = tmp_path / "job.toml", dict[str, Any]()
+    assert len([*plans._export_settings(path, search, found), *plans._export_settings(path, search, found)]) == 1
+    assert found["exported"]["why"] == f"the winner {words}, which no framework has settings for"
+
+
 BAD: list[tuple[list[str], str]] = [
     # Options that contradict each other.
     (["hdc", "--split"], "No such option: --split"),
@@ -185,6 +201,7 @@ BAD: list[tuple[list[str], str]] = [
     (["hdc", *_ON, "--pp", "8", "--pin", "virtual_stages=4"], "expected at most one stage for each"),
     (["hdc", *_ON, "--ep", "2"], "--ep 2: expected a divisor of 1"),
     (["hdc", *_ON, "--pin", "micro_batches=5", "--global-batch", "64"], "expected a multiple of 5"),
+    (["hdc", *_ON, "--pin", "micro-batches=8", "--pin", "micro_batches=4"], "micro_batches is given twice"),
     (["hdc", *_ON, "--pin", "sharding=zero"], "unknown sharding 'zero'"),
     (["hdc", *_ON, "--pin", "recompute=some"], "unknown recomputation 'some'"),
     (["hdc", *_ON, "--tp", "0"], "--tp 0: expected at least 1"),

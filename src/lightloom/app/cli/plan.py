@@ -131,7 +131,8 @@ def _export_settings(path: Path, search: PlanSearch, document: dict[str, Any]) -
     job, rank = exported(chosen, search.graph), search.ranking.index(chosen) + 1
     entry = document.setdefault("exported", {"rank": rank, "label": chosen.label, "notes": {}})
     if chosen is not search.winner and "why" not in entry:
-        entry["why"] = "the winner is a placed plan, which no framework has settings for"
+        kind = "splits neurons" if search.winner.splits_neurons else "is a placed plan"
+        entry["why"] = f"the winner {kind}, which no framework has settings for"
         yield f"exported: {chosen.label}, rank {rank}: {entry['why']}; {_slower(chosen, search)}"
     write_atomically(path, text(job))
     entry[framework], entry["notes"][framework] = str(path), notes(job)
@@ -212,13 +213,15 @@ def _pinned(given: Sequence[str] | None) -> dict[str, Any]:
     if finest:
         pins["quantum"] = [duration for text in finest for duration in text.split(",")]
     for name, text in options.read_pairs(others, "--pin {!r}", "NAME=VALUE, e.g. micro_batches=8").items():
-        kind, place = _PINS.get(name.replace("-", "_")), f"--pin {name}"
-        if kind is None:
+        field, place = name.replace("-", "_"), f"--pin {name}"
+        if (kind := _PINS.get(field)) is None:
             raise ConfigError(f"{place}: expected one of {', '.join(_PINS)}")
+        if field in pins:
+            raise ConfigError(f"{place}={text}: {field} is given twice: expected it once")
         if kind is bool and text not in _SWITCH:
             raise ConfigError(f"{place}={text}: expected yes or no")
         value = options.read_count(text, place, 1) if kind is int else _SWITCH[text] if kind is bool else text
-        pins[name.replace("-", "_")] = value
+        pins[field] = value
     return pins
 
 
