@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,6 +73,22 @@ def test_times_read_back_as_written(seconds: float) -> None:
 def test_sizes_and_rates_read_back_as_written(value: float) -> None:
     assert units.parse(units.format_size(value), "size") == pytest.approx(value, rel=1e-3)
     assert units.parse(units.format_bandwidth(value), "bandwidth") == pytest.approx(value, rel=1e-3)
+
+
+@given(st.sampled_from(get_args(units.Dimension)), st.floats(1e-3, 1e14))
+def test_quantities_and_ratios_have_no_exponent_and_read_back_as_written(
+    dimension: units.Dimension, value: float
+) -> None:
+    si = value * units._FORMATS[dimension][1][0][1] / units._FORMATS[dimension][0]
+    text = units.format_quantity(si, dimension)
+    assert "e" not in text.split()[0] and units.parse(text, dimension) == pytest.approx(si, rel=1e-3)
+    ratio = units.format_ratio(value)
+    assert "e" not in ratio and float(ratio.replace(",", "").removesuffix("×")) == pytest.approx(value, rel=6e-3)
+
+
+def test_ratios_around_a_thousand() -> None:
+    texts = [units.format_ratio(value) for value in (999.4, 999.5, 999.99, 1000, 1234.5)]
+    assert texts == ["999×", "1,000×", "1,000×", "1,000×", "1,234×"]
 
 
 @given(st.text(max_size=12))

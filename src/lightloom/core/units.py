@@ -145,7 +145,7 @@ def format_quantity(value: float, dimension: Dimension) -> str:
     unit of its dimension that keeps the magnitude at or above one, else, and for 0, the smallest.
 
     Sizes are in B to TiB, powers of 1024; bandwidths, given in bytes per second, in b/s to Tb/s; times in ns to s;
-    shares in %; prices of electricity, given in dollars per joule, in ct/kWh. From 10,000 of the largest unit on, and
+    shares in %; prices of electricity, given in dollars per joule, in ct/kWh. From 10^15 of the largest unit on, and
     below 0.0001 of the smallest, the number has an exponent.
     """
     factor, units = _FORMATS[dimension]
@@ -153,13 +153,13 @@ def format_quantity(value: float, dimension: Dimension) -> str:
     if value == 0:
         return f"0 {units[-1][0]}"
     name, scale = next(((n, s) for n, s in units if abs(value) >= s), units[-1])
-    return f"{value / scale:.4g} {name}"
+    number = f"{value / scale:.4g}"
+    return f"{float(number):.0f} {name}" if 1e4 <= abs(float(number)) < 1e15 else f"{number} {name}"
 
 
 def format_time(seconds: float) -> str:
     """Return seconds as text with at most four significant digits, a blank and the largest unit, s, ms, µs or ns, that
-    keeps the number at or above one: ``1.5 ms``; below 1 ns in ns, 0 as ``0 ns``, from 60 s on still in s (from
-    10,000 s on with an exponent)."""
+    keeps the number at or above one: ``1.5 ms``; below 1 ns in ns, 0 as ``0 ns``, from 60 s on still in s."""
     return format_quantity(seconds, "time")
 
 
@@ -208,7 +208,7 @@ def format_ratio(value: float | None) -> str:
     compare."""
     if value is None:
         return "–"
-    return f"{value:.3g}×" if value < 1000 else f"{value:,.0f}×"
+    return f"{value:.3g}×" if value < 999.5 else f"{value:,.0f}×"
 
 
 def two_digits(value: float) -> str:
