@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 
 from lightloom.core.units import format_energy, format_time
 from lightloom.machines.fabrics.link_budget import LinkBudget
@@ -25,6 +26,7 @@ from lightloom.reports.figures.comparisons import (
     pareto_figure,
     waterfall_figure,
 )
+from lightloom.reports.figures.links import shared_links_figure
 from tests.reports.artists import (
     bars,
     dots,
@@ -186,10 +188,30 @@ def test_steps_of_a_waterfall_float_at_the_level_before_them() -> None:
         (format_time(1.5), 1516, 4),
     ]
     assert {each[3:5] for each in notes(axes)} == {("left", "center")}
-    assert axes.get_xlim() == pytest.approx((0, 2240)) and axes.get_title("left") == "words"
+    assert axes.get_xlim() == pytest.approx((0, 2800)) and axes.get_title("left") == "words"
     assert [label for _, label in ticks(axes.yaxis)] == ["plain", "slower", "faster", "same", "end"]
     assert axes.get_ylim() == (4.5, -0.5) and axes.get_xlabel() == "milliseconds a sample"
     assert size(figure) == (9.0, 1.15 + 0.36 * 5) and axes.title.get_fontsize() != 9 == axes._left_title.get_fontsize()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("last", [0.5, 2.0, 9.0])
+def test_the_axis_of_a_waterfall_holds_every_bar(last: float) -> None:
+    (axes,) = waterfall_figure(("a", 2.0), [("b", 3.0), ("c", last - 5.0)], ("d", last), "t").axes
+    assert axes.get_xlim()[1] == pytest.approx(1.12 * max(left + max(width, 0) for left, _, width, _ in bars(axes)))
+
+
+def test_dollar_signs_of_names_start_no_formula() -> None:
+    name, one = "$a_b$", np.array([1.0])
+    figures = [
+        break_even_figure({name: [(2, 1e9)]}, name),
+        waterfall_figure((name, 1.0), [(name, 1.0)], (name, 2.0), name),
+        exchange_figure([ExchangePoint(name, 2.0, 0.1, 0.0, 0.2, True)], name),
+        accuracy_figure([PredictedSeries(name, one, one)]),
+        shared_links_figure(name, [name], np.ones((1, 1)), [name], "load"),
+    ]
+    for figure in figures:
+        texts = [text.get_text() for text in figure.findobj(Text)]
+        assert any(r"\$a_b\$" in text for text in texts) and not any("$a_b$" in text for text in texts)
 
 
 @pytest.mark.parametrize(

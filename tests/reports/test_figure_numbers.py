@@ -106,7 +106,7 @@ def test_a_waterfall_reaches_from_the_first_to_the_last() -> None:
     colours = [to_hex(bar.get_facecolor()) for bar in axes.patches]
     slower, faster = SHARES["exposed_communication_s"][1], SHARES["compute_s"][1]
     assert colours[1:3] == [slower, faster] and colours[3] == faster
-    assert axes.get_xlim() == pytest.approx((0, 11_200))
+    assert axes.get_xlim() == pytest.approx((0, 12_320))
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "first",
         *(name for name, _ in steps),

@@ -59,7 +59,7 @@ def accuracy_figure(series: Sequence[PredictedSeries], what: str = "step") -> Fi
             widths = np.stack([entry.predicted - entry.low, entry.high - entry.predicted])
         style: dict[str, Any] = {"fmt": "o", "ms": 3, "lw": 0.6, "zorder": 2}
         style |= {"color": _SERIES_COLOURS[index % len(_SERIES_COLOURS)]}
-        label = f"{entry.name} ({len(entry.measured)})"
+        label = canvas.plain(f"{entry.name} ({len(entry.measured)})")
         axes.errorbar(entry.measured, entry.predicted, yerr=widths, label=label, **style)
     intervals = " with its 90 % interval" if any(entry.low is not None for entry in series) else ""
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
@@ -85,7 +85,7 @@ def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], t
     Args:
         lines: by name of the method, points in the order in which they are joined: (ranks, speed in bytes per second,
             None where it pays at none).
-        title: of the figure, in matplotlib's notation.
+        title: of the figure.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -106,7 +106,7 @@ def break_even_figure(lines: Mapping[str, Sequence[tuple[int, float | None]]], t
     _draw_grid(axes)
     axes.set(xlabel="ranks", ylabel="speed of a rank's link, Gb/s")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
-    axes.set_title(title, loc="left", fontsize=9)
+    axes.set_title(canvas.plain(title), loc="left", fontsize=9)
     return figure
 
 
@@ -163,8 +163,7 @@ def waterfall_figure(
         first, last: (name, seconds of a sample); these bars begin at 0 and are labelled with their time.
         steps: (name, seconds that it adds; below 0, takes off), each bar beginning where the one above ends, labelled
             in percent of the first bar, with a sign.
-        title: above the figure, in matplotlib's notation; the axis is in milliseconds and ends 12 % beyond the first
-            bar.
+        title: above the figure; the axis is in milliseconds and ends 12 % beyond the bar that reaches farthest.
     """
     figure, axes = canvas.single_panel(_WIDTH, 1.15 + 0.36 * (len(steps) + 2))
     level, names = first[1], [first[0], *(name for name, _ in steps), last[0]]
@@ -178,8 +177,8 @@ def waterfall_figure(
         share = 100 * width / first[1]
         words = format_time(width) if row in (0, len(bars) - 1) else f"{share:+.1f} %" if abs(share) >= 0.05 else "0 %"
         axes.text(max(left, left + width) * 1e3 + first[1] * 8, row, words, va="center", ha="left")
-    axes.set(xlim=(0, first[1] * 1120), xlabel="milliseconds a sample")
-    axes.set_title(title, loc="left", fontsize=9)
+    axes.set(xlim=(0, max(max(left, left + width) for left, width, _ in bars) * 1120), xlabel="milliseconds a sample")
+    axes.set_title(canvas.plain(title), loc="left", fontsize=9)
     canvas.name_rows(axes, names)
     return figure
 
@@ -293,7 +292,7 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
         points: each with ``name``, ``ratio`` (factor of bytes saved), ``difference`` (validation loss less that of the
             run with the plain exchange, nats: above 0 is worse), ``low`` and ``high`` (least and largest difference
             over seeds), and ``on_front``; at least one must be on the front.
-        title: above the figure, in matplotlib's notation.
+        title: above the figure.
     """
     figure, axes = canvas.single_panel(8.2, 4.6)
     axes.set_xscale("log", base=2)
@@ -309,7 +308,7 @@ def exchange_figure(points: Sequence[ExchangePoint], title: str) -> Figure:
     axes.axhline(0, color=canvas.FAINT, linewidth=0.6)
     _draw_grid(axes)
     axes.set(xlabel="bytes saved, relative to an all-reduce of float32", ylabel="validation loss less the plain run's")
-    axes.set_title(title, loc="left", fontsize=9)
+    axes.set_title(canvas.plain(title), loc="left", fontsize=9)
     _label(figure, axes, points)
     return figure
 

@@ -229,7 +229,8 @@ def link_load_map(schedule: Schedule, fabric: Fabric, time: str = "step") -> Fig
     title += f"mean load {load.mean() / most:.0%} of the largest"
     canvas.headline(figure, title)
     last = fabric.links - 1
-    axes.set(xlabel=f"link (0: {fabric.link_name(0)}, {last}: {fabric.link_name(last)})", ylabel=time)
+    names = canvas.plain(f"link (0: {fabric.link_name(0)}, {last}: {fabric.link_name(last)})")
+    axes.set(xlabel=names, ylabel=time)
     canvas.integer_ticks(axes.yaxis, 5)
     canvas.integer_ticks(axes.xaxis, 8)
     canvas.share_bar(figure, image, axes, "load", 20)
@@ -464,12 +465,12 @@ def shared_links_figure(title: str, jobs: Sequence[str], loads: Floats, links: S
     figure, axes = canvas.single_panel(9.0, 3.6)
     place, below = np.arange(len(shown)), np.zeros(len(shown))
     for job, load, colour in zip(jobs, loads, canvas.cyclic_colours(max(len(jobs), 2)), strict=False):
-        axes.bar(place, 100 * load[shown], bottom=100 * below, color=colour, width=0.86, label=job)
+        axes.bar(place, 100 * load[shown], bottom=100 * below, color=colour, width=0.86, label=canvas.plain(job))
         below = below + load[shown]
     axes.axhline(100, color=canvas.FAINT, linewidth=0.8, linestyle="--")
     axes.set(xlim=(-0.6, max(len(shown), 1) - 0.4), ylim=(0, max(108.0, 104 * float(below.max(initial=0.0)))))
     axes.set_ylabel(unit)
-    axes.set_xticks(place, [links[link] for link in shown], rotation=90, fontsize=5.5)
+    axes.set_xticks(place, [canvas.plain(links[link]) for link in shown], rotation=90, fontsize=5.5)
     canvas.hide_spines(axes)
     axes.legend(loc="upper left", ncols=max(len(jobs), 1), frameon=False, bbox_to_anchor=(0, 1.12), fontsize=7)
     left = int((total > 0).sum()) - len(shown)

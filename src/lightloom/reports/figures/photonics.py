@@ -93,7 +93,7 @@ def _draw_errors(panel: Axes, rows: Sequence[Document]) -> None:
     panel.set(yscale="log", ylabel="error of the matrix, relative", xlim=(-0.6, len(rows) - 0.4))
     panel.set_ylim(0.5 * least, 3.0)
     if len(rows) <= 16 and any(not row["name"].isdigit() for row in rows):
-        panel.set_xticks(places, [row["name"] for row in rows], rotation=30, ha="right", fontsize=7)
+        panel.set_xticks(places, [plain(row["name"]) for row in rows], rotation=30, ha="right", fontsize=7)
     else:
         integer_ticks(panel.xaxis, 10)
         panel.set_xlabel("chip")
