@@ -17,6 +17,7 @@ from lightloom.planning.economics.ledger import ClusterLedger, Site
 from lightloom.planning.ideas import ALL, IDEAS, NONE, Equal, equal_networks, networks, shapley, subsets
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.search.answer import three_digits
+from lightloom.planning.search.plans import Plan
 from lightloom.planning.search.search import search
 
 TIMES = st.lists(st.floats(0.1, 10.0), min_size=32, max_size=32)
@@ -143,7 +144,7 @@ def test_the_answer_tells_each_row_its_gain_and_what_each_idea_is_worth(small: C
         assert text["$ a million"].startswith("≥ ") == bool(row["dollars_missing"])
         assert text["J a sample"].startswith("≥ ") == bool(row["joules_missing"])
         assert text["step"] == three_digits(row["iteration_time_s"])
-        share = row["exposed_communication_s"] / row["iteration_time_s"]
+        share = (row["exposed_communication_s"] + row["exposed_reconfiguration_s"]) / row["iteration_time_s"]
         assert float(text["waits"].removesuffix(" %")) == pytest.approx(100 * share, abs=0.51)
         assert float(text["sets circuits"].replace(",", "")) == pytest.approx(row["reconfigurations"], rel=5e-3)
         joules = plan.best.plan.ledger.metered.value
@@ -160,6 +161,12 @@ def test_the_answer_tells_each_row_its_gain_and_what_each_idea_is_worth(small: C
     assert worth == {idea for idea, gains in small.gains().items() if {str(gain) for gain in gains} != {"0 %"}}
     assert answer.rests.startswith("ideal software everywhere, and INCEPTIONN's least printed ratio")
     assert ("no spread of a price is known" in answer.rests) == all(not row.gain.half_width for row in small.plans)
+    # Waiting for the network and for circuits are told apart, as in a plan's own breakdown.
+    parts = {"compute_s": 1.0, "exposed_communication_s": 2.0, "exposed_reconfiguration_s": 3.0, "idle_s": 0.0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Plan, "breakdown", property(lambda plan: parts))
+        exposed = {(row["exposed_communication_s"], row["exposed_reconfiguration_s"]) for row in small.rows()}
+    assert exposed == {(2.0, 3.0)}
     left = replace(small, left_out=("torus", "mesh")).answer()
     assert left.rests == f"{answer.rests}; left out (--report says why): torus, mesh"
 

@@ -206,8 +206,9 @@ class Composition(DrawnResult):
 
     def rows(self) -> list[Document]:
         """Return a row for each of :attr:`plans`: ``name``, the ``ideas`` that it uses (``placement``, ``wavelengths``,
-        ``mesh``, ``compression``, ``averaging``) and ``plan`` (its label); ``iteration_time_s`` of a step and
-        ``exposed_communication_s``, the seconds of it that computing waits for the network or for circuits;
+        ``mesh``, ``compression``, ``averaging``) and ``plan`` (its label); ``iteration_time_s`` of a step, and
+        ``exposed_communication_s`` and ``exposed_reconfiguration_s``, the seconds of it that computing waits for the
+        network and for circuits;
         ``sent_bytes_per_rank`` and ``reconfigurations``, how many times a rank's circuits are set, in a step, means
         over ranks; ``joules_per_sample`` at the meter and ``dollars_per_million_samples``, each as far as known (None
         where nothing is) with the parts that are missing (``joules_missing``, ``dollars_missing``); what was measured
@@ -225,7 +226,8 @@ class Composition(DrawnResult):
                     "ideas": sorted(row.best.ideas),
                     "plan": plan.label,
                     "iteration_time_s": plan.step_time,
-                    "exposed_communication_s": waits(plan) * plan.step_time,
+                    "exposed_communication_s": plan.breakdown["exposed_communication_s"],
+                    "exposed_reconfiguration_s": plan.breakdown["exposed_reconfiguration_s"],
                     "sent_bytes_per_rank": sent,
                     "reconfigurations": changes,
                     "joules_per_sample": ledger.metered.value and ledger.metered.value / plan.global_batch,
