@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lightloom.app.cli.budget import _links
 from tests.cli.commands import assert_refused, run
 
 
@@ -48,6 +49,11 @@ def test_light_that_reaches_nobody_is_told_and_drawn(
     assert "a link does not close" in told.out
     assert "0 links" in told.out
     assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("reach", "words"), [(None, "no limit"), (0, "0 links"), (1, "1 link"), (12, "12 links")])
+def test_reaches_are_told_in_words(reach: int | None, words: str) -> None:
+    assert _links(reach) == words
 
 
 def test_lossless_light_has_no_limit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

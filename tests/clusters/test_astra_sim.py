@@ -133,7 +133,7 @@ def test_links_for_ns3_are_a_graph(tmp_path: Path) -> None:
     assert [(edge.source, edge.target) for edge in cluster.fabric.edges] == [(rank, "switch 3") for rank in range(3)]
     assert [edge.bandwidth for edge in cluster.fabric.edges] == [50e9, 50e9, 12.5e9]
     assert [edge.latency for edge in cluster.fabric.edges] == pytest.approx([0.5e-6, 0.5e-6, 1e-6])
-    assert "losses of packets on 1 links are left out" in cluster.description
+    assert "losses of packets on 1 link are left out" in cluster.description
     path.write_text("2 0 1\n\n0 1 400Gbps 0.001ms 0\n")
     assert load_cluster(path, set={"accelerator": "h100"}).ranks == 2
 

@@ -202,7 +202,7 @@ def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts
         legend="close: the light suffices for the margin",
         everything="--explain",
         what_if=[f"{words}: {_links(light.model_copy(update=change).reach())}" for words, change in changes.items()],
-        limit=f"a node passed takes {light.passing_loss:.3g} dB; half the ring, {half} links, "
+        limit=f"a node passed takes {light.passing_loss:.3g} dB; half the ring, {_links(half)}, "
         f"{closes} and takes a laser of {document['half_ring_laser_dbm']:.1f} dBm",
         more=("--explain", "--figure light.png", "lightloom catalog --schema budget"),
     )
@@ -214,5 +214,5 @@ def _budget_parts(document: Document, light: LinkBudget, explain: bool) -> Parts
 
 
 def _links(reach: int | None) -> str:
-    """Return a reach in words: ``12 links`` (also ``1 links``), or ``no limit`` for None."""
-    return "no limit" if reach is None else f"{reach} links"
+    """Return a reach in words: ``12 links``, ``1 link``, or ``no limit`` for None."""
+    return "no limit" if reach is None else f"{reach} link{'s' * (reach != 1)}"

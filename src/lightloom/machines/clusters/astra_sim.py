@@ -175,7 +175,7 @@ def read_topology(path: Path) -> Fields:
     names |= {number: rank for rank, number in enumerate(hosts)}
     edges = [_edge(path, number, words, names) for number, words in rows]
     lossy = sum(float(words[4]) > 0 for _, words in rows)
-    left_out = f"; losses of packets on {lossy} links are left out" if lossy else ""
+    left_out = f"; losses of packets on {lossy} link{'s' * (lossy > 1)} are left out" if lossy else ""
     return {
         "description": f"links of ns-3's topology{left_out}",
         "ranks": len(hosts),

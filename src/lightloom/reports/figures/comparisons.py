@@ -220,7 +220,7 @@ def budget_figure(budget: LinkBudget, taps: int) -> Figure:
     axes.axhline(floor, color=need, lw=1, ls="--", label="least that a receiver needs there")
     axes.axhline(floor + budget.margin, color=need, lw=0.6, ls=":", label="the same with margin")
     destinations = "one destination" if taps == 1 else f"up to {taps} destinations"
-    far = "no limit" if reach is None else f"{reach} links"
+    far = "no limit" if reach is None else f"{reach} link{'s' * (reach != 1)}"
     title = f"Light of {budget.laser_dbm:.1f} dBm from the laser, {destinations}: {far}"
     axes.set(xlabel="links from the sender", ylabel="dBm of one wavelength", title=title)
     canvas.integer_ticks(axes.xaxis, 10)
