@@ -482,10 +482,10 @@ def test_a_broadcast_takes_the_fewest_transmitters_whose_modulators_bear_the_lig
         stages = ceil(log2(-(-servers // transmitters)))
         assert 1 <= transmitters <= servers and split == pytest.approx(joules * 10 ** (stages / 10))
         if transmitters < servers:
-            assert lanes.launched(split) * servers / transmitters <= bears * one
+            assert lanes.launched(split) * ceil(servers / transmitters) <= bears * one
         for fewer in range(1, transmitters):
             lost = 10 ** (ceil(log2(-(-servers // fewer))) / 10)
-            assert one * lost * servers / fewer > bears * one
+            assert one * lost * ceil(servers / fewer) > bears * one
 
 
 def test_a_chip_that_broadcasts_has_the_ends_of_its_transmitters_alone() -> None:

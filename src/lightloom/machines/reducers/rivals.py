@@ -275,14 +275,15 @@ def broadcast(lanes: Lanes, joules: float) -> tuple[float, int]:
     """Return the joules for each symbol and server of the lasers that broadcast one digit to all servers, splitters'
     loss included, and the fewest transmitters that reach them.
 
-    One modulator feeds as many servers as the light that it bears; where none bears that of more than one server, each
-    has its own, without splitters. ``joules`` is what the laser takes for each symbol to reach one server without a
-    splitter.
+    One modulator feeds as many servers, a whole number, as the light that it bears; where none bears that of more than
+    one server, each has its own, without splitters. ``joules`` is what the laser takes for each symbol to reach one
+    server without a splitter.
     """
     servers, values = lanes.setting.servers, lanes.values
     for fewest in range(1, servers):
-        split = joules * 10 ** (ceil(log2(-(-servers // fewest))) * values["splitter_loss"] / 10)
-        if lanes.launched(split) * servers / fewest <= values["modulator_limit"]:
+        most = -(-servers // fewest)
+        split = joules * 10 ** (ceil(log2(most)) * values["splitter_loss"] / 10)
+        if lanes.launched(split) * most <= values["modulator_limit"]:
             return split, fewest
     return joules, servers
 
