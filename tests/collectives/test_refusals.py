@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from lightloom.collectives.registry import (
     evaluate_all,
     find,
 )
+from lightloom.collectives.schedule.build import from_all_gather
 from lightloom.collectives.schedule.columns import ROW_NBYTES, Schedule
 from lightloom.core import memory
 from lightloom.core.errors import UnsupportedError
@@ -150,3 +152,14 @@ def test_the_command_shows_the_row_and_a_pinned_faulty_algorithm_in_one_line() -
     assert "refused lazy: " in table and "refused broken: raises IndexError: rank 9 of 8" in table
     pinned = CliRunner().invoke(app, [*arguments, "--algorithm", "broken"])
     assert isinstance(pinned.exception, UnsupportedError) and "rank 9 of 8" in str(pinned.exception)
+
+
+@pytest.mark.parametrize("pairs", [[(1, 0)], [(1, 0), (2, 1)], []])
+def test_a_gather_whose_steps_depend_on_each_other_makes_no_all_reduce(pairs: list[tuple[int, int]]) -> None:
+    fabric = wdm_ring(4, 8)
+    gather = build(find("ring"), Collective("all-gather", 4, 1e6), fabric)
+    gather = replace(gather, dependencies=np.array(pairs, np.int64).reshape(-1, 2))
+    for kind in ("all-gather", "reduce-scatter"):
+        assert from_all_gather(Collective(kind, 4, 1e6), fabric, lambda _: gather).dependencies is not None
+    with pytest.raises(UnsupportedError, match="ring: expected steps in order"):
+        from_all_gather(Collective("all-reduce", 4, 1e6), fabric, lambda _: gather)

@@ -477,10 +477,14 @@ def reverse(schedule: Schedule, fabric: Fabric, *, mirrored: bool = False) -> Sc
 def sequence(first: Schedule, second: Schedule, collective: Collective) -> Schedule:
     """Return the schedule of ``second`` after ``first``, which together serve ``collective``.
 
-    Steps and lightpaths of the second are numbered on. All other fields (algorithm, chunks, dependencies, folding,
-    notes and so on) are those of ``second``, unchanged, so that dependencies are not numbered on; those of ``first``
-    are not looked at.
+    Steps and lightpaths of the second are numbered on. All other fields (algorithm, chunks, folding, notes and so on)
+    are those of ``second``, unchanged; those of ``first`` are not looked at.
+
+    Raises:
+        UnsupportedError: steps of one of them depend on each other.
     """
+    if first.dependencies is not None or second.dependencies is not None:
+        raise UnsupportedError(f"{second.algorithm}: expected steps in order")
     columns = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
     columns["step"][len(first) :] += first.steps
     columns["lightpath"][len(first) :] += int(first.lightpath.max(initial=-1)) + 1
@@ -501,7 +505,8 @@ def from_all_gather(
         mirrored: also reflect the ring of ranks where the all-gather is run backwards, as :func:`reverse` does.
 
     Raises:
-        UnsupportedError: the all-gather multicasts and another kind is asked for.
+        UnsupportedError: the all-gather multicasts and another kind is asked for, or its steps depend on each other and
+            an all-reduce is.
     """
     gather = all_gather(collective.of_kind("all-gather"))
     if collective.kind == "all-gather":
