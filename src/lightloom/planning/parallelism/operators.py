@@ -133,8 +133,8 @@ def kernel_shapes(
 ) -> tuple[KernelShapes, KernelShapes]:
     """Return two sets of kernel shapes, of the forward and of the backward pass, [rows, operators]: the same sizes, the
     first with one forward product, the second with the gradients of input and weights in its place. Sizes are divided
-    by the divisors, n rounded up; an m or number of products of 0 is found from the FLOPs, which are 2 (of attention 4)
-    for each m · n · k of every product.
+    by the divisors, n rounded up, the others and the number of products left as fractions; an m or number of products
+    of 0 is found from the FLOPs, which are 2 (of attention 4) for each m · n · k of every product.
 
     Args:
         columns: those of :func:`kernel_columns`.
@@ -267,8 +267,13 @@ def machine_of(
     """Return the accelerator and the number format that times were measured with; those of the plan (the other
     arguments) where the trace names no accelerator.
 
-    A format that the measured accelerator does not have is replaced by the plan's, else by the first that it has. A
-    measured accelerator of the same chip as the plan's is replaced by the plan's, with its calibration.
+    The trace gives its accelerator by name, which is looked up in the catalog, else read as a file. A format that the
+    measured accelerator does not have is replaced by the plan's, else by the first that it has. A measured accelerator
+    of the same chip as the plan's is replaced by the plan's, with its calibration.
+
+    Raises:
+        UnknownNameError: the accelerator of the trace is neither in the catalog nor a file (ConfigError: a file that
+            cannot be read).
     """
     if measured.accelerator is None:
         return accelerator, precision
@@ -612,8 +617,9 @@ def _kept_columns(graph: ComputeGraph, output_sampled: Mask) -> dict[str, Ints]:
     element size, as columns by name, each [operators].
 
     They are ``saved_sampled_bytes`` and ``recomputed_sampled_bytes``, which grow with the batch, ``saved_shared_bytes``
-    and ``recomputed_shared_bytes``, which do not, and ``saved_index_bytes``. Where the graph does not tell what is
-    kept, it is the output, which grows with the batch where ``output_sampled`` [operators] says so.
+    and ``recomputed_shared_bytes``, which do not, and ``saved_index_bytes`` (masks, indices, statistics in float32: a
+    size that does not follow the element size). Where the graph does not tell what is kept, it is the output, which
+    grows with the batch where ``output_sampled`` [operators] says so.
     """
     rows: list[tuple[int, ...]] = []
     for operator, sampled in zip(graph.operators, output_sampled.tolist(), strict=True):

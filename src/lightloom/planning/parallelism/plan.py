@@ -170,13 +170,15 @@ def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph
 
 
 def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
-    """Return the plan of PyTorch's DistributedDataParallel: every rank holds the model, and buckets are all-reduced.
+    """Return the plan of PyTorch's DistributedDataParallel: every rank holds the model, and buckets of gradients are
+    all-reduced, named ``all-reduce bucket 0`` and so on in the order in which backward passes end; each may start once
+    the backward pass of its first operator is done, and the update waits for it.
 
         backward   [op 9][op 8][op 7][op 6][op 5] ... [op 0]
         network               [bucket 0  ]  [bucket 1      ] ... [last bucket] update
 
-    An operator's parameters (weight and bias) stay together, which PyTorch does not promise; a tied parameter
-    counts where it is first used, whose backward pass is the last to add to its gradient. Source: Li et al., "PyTorch
+    An operator's parameters (weight and bias) stay together, which PyTorch does not promise; a tied parameter counts
+    where it is first used, whose backward pass is the last to add to its gradient. Source: Li et al., "PyTorch
     Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.
     """
     local = local_graph(graph, settings)

@@ -215,7 +215,8 @@ class Strategies:
 
 
 def columns_of(rows: Sequence[tuple[Any, ...]], names: Sequence[str], named: Mapping[str, Sequence[str]]) -> Any:
-    """Return rows as a dictionary of arrays by column name, [rows] each; without rows they are empty and of int64.
+    """Return rows as a dictionary of arrays by column name, [rows] each, of the type that NumPy finds for the values;
+    without rows they are empty and of int64.
 
     Args:
         rows: one tuple a row, its values in the order of ``names``.
@@ -223,7 +224,7 @@ def columns_of(rows: Sequence[tuple[Any, ...]], names: Sequence[str], named: Map
         named: by column name, the values whose positions stand for them: such a column holds these indices.
 
     Raises:
-        ValueError: a value of such a column is not among them.
+        ValueError: a value of such a column is not among them, or a row has not one value for each name.
     """
     columns, by_name = dict[str, Any](), zip(*rows, strict=True) if rows else [()] * len(names)
     for name, values in zip(names, by_name, strict=True):
@@ -256,8 +257,9 @@ def strategy_space(
     most_micro_batches: int = MOST_MICRO_BATCHES,
     most_virtual_stages: int = MOST_VIRTUAL_STAGES,
 ) -> Strategies:
-    """Return one row for each strategy whose degrees dp, tp, pp and cp multiply to ``ranks`` and whose batches divide
-    evenly.
+    """Return one row for each strategy whose degrees dp, tp, pp and cp multiply to ``ranks`` and whose dp divides the
+    batch, as columns of indices and numbers (dp, tp, pp, micro_batches, global_batch, sharding, recomputation,
+    algorithm, exchange and so on, the fields of :class:`Strategy`).
 
     Args:
         ranks: ranks of the job.
@@ -285,6 +287,9 @@ def strategy_space(
     or with ``zero-1``. Rows lie in the order of batches, tp, pp, cp, sequence parallelism, virtual stages,
     micro-batches and ep; those that are alike in these, of shardings, recomputations, algorithms and exchanges, the
     last varying fastest. Their number: O(divisors³ · the other choices).
+
+    Raises:
+        ValueError: no such sharding or recomputation.
     """
     choices = [SHARDINGS.index(name) for name in shardings], [RECOMPUTATIONS.index(name) for name in recomputations]
     degrees: list[Strategy] = []

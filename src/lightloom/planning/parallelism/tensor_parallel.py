@@ -85,10 +85,12 @@ class TensorSplit:
 
 
 def tensor_split(graph: ComputeGraph) -> TensorSplit:
-    """Return how the operators of a graph are divided among the ranks of a tensor group (masks [operators] of what is
-    divided, whose outputs stay in slices of channels or of the sequence, and which collectives follow; and the numbers
-    that the degree must divide, 0 for any); convolutional networks are split neuron by neuron, other models as Megatron
-    splits transformers.
+    """Return how the operators of a graph are divided among the ranks of a tensor group (masks [operators]: ``divided``
+    arithmetic and parameters, ``sliced`` outputs, with sequence parallelism ``sequenced`` ones, ``forward`` for an
+    all-reduce of the output, ``backward`` for one of the gradient of the first input, ``gathered`` for an all-gather of
+    the first input; and the numbers that the tensor degree must divide, ``degree``, 0 for any, and with sequence
+    parallelism ``sequence_degree``); convolutional networks are split neuron by neuron, other models as Megatron splits
+    transformers.
 
     Slices are followed through the graph, and again as often as a normalisation needs the outputs of layers whole;
     these layers are then computed by every rank.
@@ -108,9 +110,10 @@ def tensor_split(graph: ComputeGraph) -> TensorSplit:
 
 def _neuron_split(graph: ComputeGraph) -> TensorSplit | None:
     """Return the split of a convolutional network by neurons, every layer by its output channels, of degree 0, as any
-    tensor degree will do; layers that read across channels gather their first input, each tensor once; None for other
-    models: without a convolution, or with an operator other than convolutions, linear layers, normalisations, softmax,
-    pooling, elementwise ones and the like (an attention, an embedding)."""
+    tensor degree will do: all operators but the inputs are divided, and nothing is all-reduced; layers that read across
+    channels gather their first input, each tensor once; None for other models: without a convolution, or with an
+    operator other than convolutions, linear layers, normalisations, softmax, pooling, elementwise ones and the like (an
+    attention, an embedding)."""
     kinds = {operator.kind for operator in graph.operators}
     if "conv" not in kinds or not kinds <= _CHANNELWISE | _ACROSS:
         return None
@@ -195,8 +198,8 @@ def _has_heads(operator: Operator, counts: set[int]) -> bool:
 def _sequence_slices(graph: ComputeGraph, sliced: Mask) -> tuple[Mask, int]:
     """Return a mask of the outputs that lie in slices of the sequence with sequence parallelism, [operators] (those
     with samples and a sequence, neither sliced already nor inputs of the model), and the number that the tensor degree
-    must divide: the common divisor of their sequences' lengths, 1 where one of these operators mixes tokens or there
-    are none.
+    must divide: the common divisor of their sequences' lengths, 1 where one of these operators mixes tokens, another
+    operator than a linear or expert layer reads such slices and needs them whole, or there are none.
 
     ``sliced`` [operators] are the outputs that tensor parallelism already leaves in slices.
     """
@@ -267,8 +270,9 @@ class ExpertSplit:
 def expert_split(graph: ComputeGraph, split: TensorSplit) -> ExpertSplit:
     """Return the split of the graph among an expert group, whose ranks each hold a share of the experts: tokens go out
     where the first of a chain of products with experts reads them, and come back after the last. Masks [operators] say
-    which operators' parameters are shared out, before which and after which tokens are exchanged; the degree is what
-    the expert-parallel degree must divide, 1 without experts or where tokens do not come back. ``split`` is the tensor
+    which operators' parameters are shared out (``held``: all experts), before which (``dispatch``) and after which
+    (``combine``) tokens are exchanged all-to-all; ``degree``, the common divisor of the numbers of experts, is what the
+    expert-parallel degree must divide, 1 without experts or where tokens do not come back. ``split`` is the tensor
     split of the same graph."""
     held = np.array([operator.kind == "experts" for operator in graph.operators], np.bool_)
     combine = held & split.forward

@@ -56,10 +56,12 @@ class Network:
 
     @classmethod
     def of(cls, graph: ComputeGraph) -> Network:
-        """Return the sizes and counts of a graph for one sample, counted as Table 2 of DaDianNao's paper does: the
-        input is a layer, but not in ResNets (graphs whose name begins with ``resnet``), whose printed numbers need one
-        layer less. Multiply-accumulates are half the forward FLOPs of convolutions and linear layers, of which both are
-        counted too; bytes are at the graph's element size."""
+        """Return the sizes and counts of a graph for one sample: number of layers, bytes of all weights but biases
+        (synapses) and of all layers' outputs (neurons), multiply-accumulates of a forward pass, bytes that convolutions
+        and linear layers read, and the number of each of these two. They are counted as Table 2 of DaDianNao's paper
+        does: the input is a layer, but not in ResNets (graphs whose name begins with ``resnet``), whose printed numbers
+        need one layer less. Multiply-accumulates are half the forward FLOPs of convolutions and linear layers; bytes
+        are at the graph's element size."""
         sample = graph.with_batch(1)
         sizes = {operator.name: operator.activation_bytes for operator in sample.operators}
         weighted = [operator for operator in sample.operators if operator.kind in ("conv", "linear")]
@@ -180,10 +182,10 @@ def computation_time(network: Network, batch: int, chips: int, rate: float) -> f
 def broadcast_step(
     network: Network, batch: int, chips: int, rate: float, link: ChipLink, moved: Moved, constants: Constants = FITTED
 ) -> BroadcastStep:
-    """Return the step of a batch on so many chips, by the paper's equations; multipliers pass ``constants.passes``
-    times at the peak rate for one pass of broadcasts, and reads of the synapses that a chip holds (all of them with
-    "data", its 1 / ``chips`` with "model"), ``constants.synapse`` (β) times their bytes over 6.4 GB/s, count as
-    computation.
+    """Return the step of a batch on so many chips, by the paper's equations: seconds of computation and, not overlapped
+    with it, of communication. Multipliers pass ``constants.passes`` times at the peak rate for one pass of broadcasts,
+    and reads of the synapses that a chip holds (all of them with "data", its 1 / ``chips`` with "model"),
+    ``constants.synapse`` (β) times their bytes over 6.4 GB/s, count as computation.
 
     Args:
         network: sizes and counts for one sample.

@@ -414,7 +414,8 @@ class PriceLine(NamedTuple):
 def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
     """Return two lines below the prices of one algorithm, a convex function of the bytes: the first through the prices
     of no bytes and of 4 KiB, the second through those of 128 and of 256 GiB; as seconds of no bytes and seconds for
-    each byte, then seconds of 128 GiB and seconds for each byte.
+    each byte, then seconds of 128 GiB (less round-off) and seconds for each byte. The bound that they give is the
+    larger of both, the first without its slope below 4 KiB, the second up to 128 GiB only.
 
     With ``hidden_setup`` prices are taken without the first set-up of circuits, which is done before the data exists;
     otherwise without it only where the circuits can stay in place (``Cost.repeated_time``).
@@ -497,8 +498,8 @@ def sized_line(kind: Kind, fabric: Fabric, model: CostModel) -> LowerPrice:
 
 def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
     """Return a lower bound of a collective among all ranks of a fabric that holds for every schedule and needs none:
-    the larger of the proved seconds for no bytes, less the set-up of circuits, and, up to 128 GiB, of the bytes at the
-    fabric's bandwidth."""
+    the larger of the proved seconds for no bytes, less the set-up of circuits (at least 0), and of the bytes at the
+    fabric's bandwidth, which counts up to 128 GiB only; beyond, the bound is that for no bytes."""
     nothing = lower_bound(Collective(kind, fabric.ranks, 0.0), fabric, model).time - fabric.setup_time
     slope = bandwidth_bound(Collective(kind, fabric.ranks, 1.0), fabric) * _BELOW_ROUNDING
     return PriceLine(max(nothing, 0.0) * _BELOW_ROUNDING, 0.0, slope * _LARGE, slope)
@@ -738,7 +739,8 @@ def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: K
         nbytes: its size in bytes.
 
     Raises:
-        UnsupportedError: every algorithm fails at this size.
+        UnsupportedError: every algorithm fails at this size, whatever error it raises.
+        BoundError: a cost lies below its lower bound.
     """
     if len(candidates) == 1 and not candidates[0][0].algorithm.by_size:
         return candidates[0][0]

@@ -248,7 +248,7 @@ class GroupPrices(Pricing):
 
         ``algorithm`` names the only algorithm to take or is "auto" for all choices; ``exchange`` is the number of a
         method from 1 on, 0 for gradients as they are. Whether the group is served is found when it is asked for a
-        price.
+        price; that raises UnsupportedError where no algorithm carries the collective. The fabric must have the group.
         """
         if exchange and not self._exchanges[exchange].in_schedule:
             return self._phased(algorithm, ranks, exchange, stride)

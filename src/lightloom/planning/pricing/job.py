@@ -263,8 +263,8 @@ class DividedModel:
 
     @cached_method()
     def stages(self, count: int) -> Ints:
-        """Return the first operator of each of ``count`` contiguous parts of the model, which begin at blocks, and,
-        last, the number of operators: [count + 1]; cached.
+        """Return the first operator of each of ``count`` (at most the number of blocks) contiguous parts of the model,
+        which begin at blocks, and, last, the number of operators: [count + 1]; cached.
 
         Parts have the blocks that ``stage_blocks`` of the settings states where it has ``count`` entries, equally many
         (one more in the first parts) where it is "equal", and otherwise are balanced by seconds at the batch of a rank
@@ -372,7 +372,8 @@ class DividedModel:
     @cached_method()
     def _data_parallel_plan(self, sharding: str, dp: int, samples: int, recomputation: str) -> ParallelPlan:
         """Return the plan of data parallelism alone among ``dp`` replicas with ``samples`` samples a rank; ``sharding``
-        and ``recomputation`` are names as in a :class:`Strategy`. Cached."""
+        is "none" (all-reduced buckets) or "zero-3" (fully sharded), and KeyError is raised for others;
+        ``recomputation`` names what is repeated, of which the plan lists the operators. Cached."""
         settings = self.settings.model_copy(update={"batch_per_rank": samples})
         plan = make_plan(KIND_OF_SHARDING[sharding], self.local_graph(samples), dp, settings)
         repeated = repeated_operators(self.graph, recomputation)
@@ -548,7 +549,10 @@ class Job:
     def space(
         self, batches: Iterable[int], *, algorithms: Sequence[str] = (AUTO,), cp: int | None = None, **searched: Any
     ) -> Strategies:
-        """Return every strategy of this model on all ranks of the fabric at these global batches.
+        """Return the strategies of this model on all ranks of the fabric at these global batches, one row each: all
+        divisions into dp, tp, pp, cp and ep that the model allows, with up to 256 micro-batches and 4 chunks a stage,
+        all shardings, recomputation ``none`` and ``full`` (of all blocks), and gradients as they are, unless
+        ``searched`` says otherwise.
 
         Args:
             batches: samples of a step over all ranks.

@@ -48,17 +48,19 @@ def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
 
 def grants(plan: HybridPlan, fabric: Fabric) -> list[GroupCircuits]:
     """Return the sets of circuits that can serve a plan's traffic, each as the pipes of one group, which has what the
-    worst-served group has; at least one, of no pipes where nothing is sent. Circuits are verified.
+    worst-served group has: bytes per second [hold, pipe], seconds of latency [pipe], and the timing of the holds, None
+    for a set that stands. There is at least one, of no pipes where nothing is sent. Circuits are verified.
 
     * circuit switch: one set, set once, with the largest least service (circuits of a pair over its demand); where a
       rank has more peers than planes, circuits go to the longest transfers, and the other pairs relay;
     * WDM ring: one hold, set once, then cycles of 2, 4, ... up to 64 holds, in this order, up to the first whose least
-      service lies at most 10 % below its bound, or from 4 holds on the first in which every pair has a circuit; the
-      same in every group;
+      service lies at most 10 % below its bound, the fractional optimum, or from 4 holds on the first in which every
+      pair has a circuit; the same in every group;
     * packets: one set, of pairs at the speed of their ports, links that several ports share as if all of these were
       busy.
 
-    Sets over which some transfer has no path are left out. Holds of a ring are ten reconfigurations long.
+    Sets over which some transfer has no path are left out. Holds of a ring are ten reconfigurations long, one
+    second where these take no time.
 
     Raises:
         UnsupportedError: the fabric has none of these or another number of ranks, a rank of a WDM ring has fewer
@@ -92,8 +94,8 @@ def worst_group(
 ) -> GroupCircuits:
     """Return circuits, verified, as pipes of one group: a pipe is all circuits from one device of it to another, or to
     one of the next group, and has a port of its own. Of every pipe these are the fewest circuits that any group has of
-    it, hold by hold, as bytes per second, and the largest latency of all groups, in seconds, the overhead of a step
-    included.
+    it, hold by hold, as bytes per second [hold, pipe], and the largest latency of all groups, in seconds [pipe], the
+    fabric's overhead of a step included. Sources are 0 to k - 1; destinations from k on are those of the next group.
 
     Args:
         plan: what the groups exchange.
@@ -152,7 +154,8 @@ def _sent(plan: HybridPlan) -> tuple[Ints, Ints, Floats]:
 def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
     """Return circuits set once: the max-min assignment where every rank has at most as many peers as planes, else all
     to the longest transfers, of equal ones to the nearest (the fewest ranks from source up to destination, modulo all),
-    which leaves some pairs without; not verified yet, and with the upper bound on the least service."""
+    which leaves some pairs without; not verified yet. ``bound`` is the upper bound on the least service, in circuits of
+    the largest demand."""
     peers = max(np.bincount(traffic.source).max(), np.bincount(traffic.destination).max())
     if peers <= fabric.channels:
         return switch.assign(traffic, fabric)
@@ -168,7 +171,9 @@ def _assign_on_switch(traffic: Traffic, fabric: Fabric) -> Assignment:
 def _grants_on_ring(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> list[GroupCircuits]:
     """Return the circuits of the cycles of 1, 2, 4, ... holds, each as what the worst-served group has, up to the first
     cycle whose least service lies at most 10 % below its bound, or from 4 holds on in which every pair has a circuit,
-    or of 64 holds. A cycle of one hold has no timing; others have the default one.
+    or of 64 holds. A cycle of one hold has no timing; others have the default one, holds of ten reconfigurations (of
+    one second where these take no time). The bound is the fractional optimum of the traffic, which is cached on disk.
+    With several groups the circuits are the same in each.
 
     Raises:
         UnsupportedError: a rank of the ring has fewer transceivers than channels in both directions.
@@ -276,8 +281,9 @@ def regrants(plan: HybridPlan, fabric: Fabric, timing: Timing | None = None) -> 
 
     Circuits go to the transfers that are still the longest, and to no pair more than carry its bytes in a hold, rounded
     up (`play.longest_first`; on a ring of several groups the same in each, `ring.longest_tiled`); every grant is
-    verified. Nothing is relayed: a pipe without a circuit waits. The pipes' ``bandwidth`` is that of one circuit each.
-    On a ring whose ranks have fewer transceivers than channels in both directions, the function raises InputError.
+    verified, and its rates are those of the group that got the fewest circuits of a pipe. Nothing is relayed: a pipe
+    without a circuit waits. The pipes' ``bandwidth`` is that of one circuit each. On a ring whose ranks have fewer
+    transceivers than channels in both directions, the function raises InputError.
 
     Args:
         plan: what the groups exchange.

@@ -172,8 +172,10 @@ class Played:
 
 
 def play_once(traffic: Traffic, circuits: Circuits, fabric: Fabric, timing: Timing) -> Played:
-    """Return when and how every pair was served, once all traffic is played on one assignment, whose cycle of holds is
-    repeated until all is sent.
+    """Return when and how every pair was served (by pair, ``finish`` in seconds from the start of the first
+    reconfiguration, ``hops``, the circuits in a row that its last bytes passed, and ``carried``, its bytes counted once
+    a hop; and ``holds``, the number of holds begun), once all traffic is played on one assignment, whose cycle of holds
+    is repeated until all is sent.
 
     A cycle of a single hold is reconfigured once and then stays; longer ones pay every hold's reconfiguration. Circuits
     are planned before the iteration, so that the controller's latency does not count.

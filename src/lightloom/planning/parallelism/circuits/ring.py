@@ -432,9 +432,10 @@ def assign_tiled(
     """Return circuits for traffic that is the same in every group of k ranks, and from every group to the next; the
     circuits are the same in every group too. They are not verified yet.
 
-    The largest t at which ``ceil(t · T)`` circuits a pair fit, T the demands relative to the largest, free wavelengths
-    then to the longest transfers. Where not even one circuit a pair fits, all go to the longest, and some pairs have
-    none (gap 1).
+    Beside them stands the fractional optimum as their bound, in circuits of the largest demand a hold. The circuits are
+    those of the largest t, found by bisection, at which ``ceil(t · T)`` circuits a pair fit, T the demands relative to
+    the largest; free wavelengths then go to the longest transfers. Where not even one circuit a pair fits, all go to
+    the longest, and some pairs have none (gap 1).
 
     Args:
         traffic: of at least two groups; pairs are within a group, or from a device to the same one of the next group.

@@ -40,7 +40,7 @@ def assign(traffic: Traffic, fabric: Fabric, objective: Objective = "max-min", h
         traffic: demands between the ranks.
         fabric: planes of permutation switches.
         objective: ``max-min``, or ``throughput`` for the largest sum of demand times circuits, which may leave pairs
-            without any.
+            without any (the heaviest permutation on all planes of all holds, and nothing else).
         holds: number of holds of the cycle over which ranks with more peers than planes take turns.
 
     Raises:
@@ -144,9 +144,9 @@ def fill_ports(traffic: Traffic, planes: int, counts: Ints, most: Ints | None = 
 
 
 def realise(traffic: Traffic, fabric: Fabric, counts: Ints, holds: int = 1) -> Circuits:
-    """Return circuits of counts [pair], each with a hold and a plane. No rank may send or receive more of them than the
-    fabric's channels times ``holds``; then all find a plane. Which hold a circuit is in is not chosen by its bytes.
-    Circuits are not verified."""
+    """Return circuits of counts [pair], each with a hold and a plane. No rank may (this is not checked) send or receive
+    more of them than the fabric's channels times ``holds``; then all find a plane. Which hold a circuit is in is not
+    chosen by its bytes. Circuits are not verified."""
     pair = np.repeat(np.arange(len(traffic)), counts)
     source, destination = traffic.source[pair], traffic.destination[pair]
     colour = colour_planes(source, destination, traffic.ranks)[0] if len(pair) else pair

@@ -44,7 +44,8 @@ def repeated_memory(graph: ComputeGraph, balanced: BalancedGraph, device: Int32s
 
     While the backward pass of a block (a numbered module such as ``layers.3``) runs, a device holds again what the
     operators of the block keep that it computes, each part of an operator an equal share; the block counts of which the
-    device holds most. To that come outputs that it received from devices which drop their own copies.
+    device holds most. To that come the outputs, of all blocks together, that it received from devices which drop their
+    own copies.
 
     Args:
         graph: one group's batch, as traced, not the kept graph.
@@ -286,8 +287,9 @@ def region(consumed: Need, size: int) -> tuple[Ints, Ints]:
 
 def exchange(produced: Layout, consumed: Need, size: int) -> Transfers:
     """Return the fractions of a whole tensor that each producer part sends to each consumer part, one row (source part,
-    destination part, fraction, content) for each pair that has any in common, those that may share a device included.
-    Rows of one source and equal content carry the same elements.
+    destination part, fraction, content) for each pair that has any in common, those that may share a device included. A
+    part that holds summands of the output, not a slice of it, sends all that is read. Rows of one source and equal
+    content carry the same elements.
 
     Args:
         produced: layout of the tensor over the producer's parts.
@@ -445,8 +447,9 @@ class Cuts:
 
     def exchanged_bytes(self, number: int, cut: Cut, cuts: Sequence[Cut]) -> float:
         """Return the bytes that a cut of operator ``number`` makes its parts exchange, the sum of inputs that come from
-        other devices and as many bytes of their gradients, 2 (parts - 1) times the output where parts hold partial
-        sums, and 2 (parts - 1) times the gradients of parameters that every part holds.
+        other devices (equal parts of producer and reader sharing one; inputs of the model are not counted) and as many
+        bytes of their gradients, 2 (parts - 1) times the output where parts hold partial sums, and 2 (parts - 1) times
+        the gradients of parameters that every part holds.
 
         ``cuts`` are those of all operators before it; operators are numbered without the model's inputs.
         """

@@ -83,7 +83,9 @@ def _transposed(before: Neighbours) -> Neighbours:
 
 def problem_of(balanced: BalancedGraph, devices: int, reach: Reach, memory: float | None, link: Link) -> Problem:
     """Return the problem of placing a balanced graph on ``devices`` devices of a group, in the form that compiled loops
-    take.
+    take: their order, by the longest path of forward seconds to the end, who comes before and after each with the
+    seconds of a transfer, seconds and bytes, the memory of a device (1e300 for no limit), and the allowed differences
+    of devices.
 
     Args:
         balanced: what to place.
@@ -316,13 +318,15 @@ def place(
 
     Starts: the paper's forward pass (earliest free device) and one that looks at transfers (earliest finish), both with
     repair; parts in blocks along the ring, repaired where they break the reach; the same on a clique, devices next to
-    each other that all reach one another; and lines that fill device after device in topological order. Small graphs,
-    of up to about fifteen sub-operators, are searched from random starts too.
+    each other that all reach one another; and lines that fill device after device in topological order. Where none of
+    these is valid, lines made valid by random moves that lessen conflicts are taken instead (also without ``repair``).
+    The four fastest starts are improved by simulated annealing; small graphs, of up to about fifteen sub-operators,
+    from random starts too.
 
-    It ends, with a placement unless memory refuses it. A repair makes at most 2 · :data:`ROUNDS` (8) sweeps, each
-    visiting a sub-operator once; there is at most one repair for each sub-operator, and one that has not settled by
-    then gives up its start. Starts on a clique, which has at least one device, break no reach and need no repair;
-    neither does a line over ``Reach.span`` devices.
+    It ends, with a placement unless the search finds none that fits the memory. A repair makes at most 2 ·
+    :data:`ROUNDS` (8) sweeps, each visiting a sub-operator once; there is at most one repair for each sub-operator, and
+    one that has not settled by then gives up its start. Starts on a clique, which has at least one device, break no
+    reach and need no repair; neither does a line over ``Reach.span`` devices.
 
     Args:
         balanced: what to place.
@@ -335,7 +339,8 @@ def place(
 
     Raises:
         ConfigError: no device, or a memory that is not positive.
-        UnsupportedError: Δ is too small for any communication, or the model does not fit; says what would do.
+        UnsupportedError: Δ is too small for any communication, or no placement was found that keeps memory and reach;
+            says what would do.
     """
     if devices < 1 or (memory is not None and not memory > 0):
         raise ConfigError(f"{devices} devices with {memory} B: expected at least one device and more than 0 B")
@@ -350,7 +355,7 @@ def place(
 
 def _fastest(problem: Problem, starts: list[Start], reach: Reach, link: Link, effort: int) -> Placement:
     """Return the placement that the search makes fastest of the four fastest starts and of random ones, with its times,
-    all counted from the start of the forward pass, and the method and repair of its start.
+    all counted from the start of the forward pass, and the method of its start and the number of moves of its repair.
 
     ``effort`` is the number of edges that the search may look at. ``starts`` is sorted in place by iteration time, and
     the search changes the devices of the fastest.
@@ -476,7 +481,7 @@ class Partitions:
         Args:
             k: devices of a group.
             quantum: seconds; as :func:`partition`.
-            most_exchanging: takes the place of that of the rules.
+            most_exchanging: takes the place of that of the rules; None keeps it.
         """
         if k < 1 or not quantum >= 0:
             raise ConfigError(f"k = {k} and quantum = {quantum}: expected at least 1 device and at least 0 s")
