@@ -917,10 +917,11 @@ class LevelPrices(PhasedPrices):
 
     def phases(self, kind: Kind, nbytes: float) -> list[GroupPhase]:
         """Return the collectives of the levels of the fabric of parts that carry one of ``kind`` and ``nbytes`` bytes,
-        in order, each with its kind, bytes, ranks and stride: an all-reduce as a reduce-scatter inside the innermost
-        part, an all-reduce of the shares between parts and an all-gather inside, or where the innermost part adds up in
-        its network, like other kinds, the same kind inside and between, all-gathers, broadcasts and scatters between
-        first. UnsupportedError for a permute, a barrier, or a kind whose parts have sizes."""
+        in order, each with its kind, bytes, ranks and stride: for an all-reduce a reduce-scatter inside the innermost
+        part, an all-reduce of the shares between parts and an all-gather inside; for other kinds, and an all-reduce
+        where the innermost part adds up in its network, the same kind inside, then between, but between first for
+        all-gathers, broadcasts and scatters. UnsupportedError for a permute, a barrier, or a kind whose parts have
+        sizes."""
         return levels(kind, nbytes, self.fabric, self.stride)
 
     @cached_method()

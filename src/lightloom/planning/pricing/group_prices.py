@@ -172,7 +172,7 @@ class GroupPrices(Pricing):
     def refusal(self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> str | None:
         """Return the reason, in words, that a collective cannot run in a group of ``ranks`` that lie ``stride`` apart:
         the fabric has no such part, the method of exchange does not serve there, or no algorithm carries it. None where
-        it can.
+        it can. UnknownNameError for the name of no algorithm.
 
         Args:
             kind: of the collective.
@@ -365,8 +365,8 @@ class GroupPrices(Pricing):
         ``part``; None where it does not fail. Cached.
 
         Prices collectives of no bytes, 4 KiB, 128 and 256 GiB, for kinds that carry gradients also coded by each method
-        that sends along schedules, which builds and verifies the schedules; among more than 128 ranks their rows are
-        dropped again.
+        that sends along schedules (unless the fabric adds up in its network), which builds and verifies the schedules;
+        among more than 128 ranks their rows are dropped again.
 
         Raises:
             BoundError: a cost lies below its lower bound.
@@ -472,7 +472,7 @@ class GroupPrices(Pricing):
         That is the one that ``algorithm`` names, or for "auto" all choices. For "auto" without choices named, the
         fabric's library alone where it carries the collective. Where none of them carries an all-to-all, straight
         exchanges from rank to rank instead: of ``one-stage-striped`` and ``one-stage`` the first that accepts it, or
-        both where neither does. ``exchange`` is not used.
+        both where neither does. ``exchange`` is not used. UnknownNameError for the name of no algorithm.
         """
         if algorithm == AUTO and not self._named and LIBRARY.refusal(kind, part, self.model) is None:
             return [LIBRARY]
@@ -587,8 +587,9 @@ def undivided_pair(fabric: Fabric, stride: int) -> tuple[float, float]:
 def circuits_stand(fabric: Fabric, rows: Strategies) -> Mask:
     """Return a mask of the rows whose axes' circuits can stand at once: [rows].
 
-    It is True where the sum of the axes' units of channels is at most the channels, for data parallelism alone, where
-    some axis cannot share channels, and in all rows on fabrics without exclusive circuits.
+    It is True where the sum of the axes' units of channels is at most the channels, for data parallelism alone
+    (sharding ``none`` or ``zero-3``, one micro-batch), where some axis cannot share channels, and in all rows on
+    fabrics without exclusive circuits.
     """
     if not fabric.exclusive:
         return np.ones(len(rows), np.bool_)

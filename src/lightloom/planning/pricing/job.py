@@ -617,9 +617,10 @@ class Belief:
 
 def belief_of(accelerator: Accelerator, fabric: Fabric) -> Belief | None:
     """Return the uncertain parameters of an accelerator's kernels and of its fabric's collective library, if it has
-    one, with the covariance of their natural logarithms and the scatter of steps around the model: from a calibration
-    where the accelerator has one, else from priors, whose parameters do not covary. Parameters whose value is 0 are
-    left out. ``basis`` reads "priors" or "calibrated on" and the table of measured rows.
+    one, with the covariance of their natural logarithms and the scatter of steps around the model (the half-width in
+    natural logarithms that nine of ten steps need): from a calibration where the accelerator has one, else from priors,
+    whose parameters do not covary. Parameters whose value is 0 are left out. ``basis`` reads "priors" or "calibrated
+    on" and the table of measured rows.
 
     None for an accelerator with a flat efficiency, of which no spread is known.
     """
@@ -662,7 +663,8 @@ def half_widths(slopes: Floats, covariance: Floats, scatter: Floats | float) -> 
     Args:
         slopes: derivative of each step's logarithm by each parameter's logarithm: [steps, parameters].
         covariance: covariance of the parameters' logarithms: [parameters, parameters].
-        scatter: half-width that steps need around the best model, in natural logarithms.
+        scatter: half-width that nine of ten steps need around the best model, in natural logarithms; it is added as it
+            is, not times 1.645.
     """
     variance: Floats = np.einsum("rp,pq,rq->r", slopes, covariance, slopes)
     half: Floats = np.sqrt(NORMAL**2 * variance + np.asarray(scatter) ** 2)

@@ -33,14 +33,17 @@ HOLD_RECONFIGURATIONS = 10
 
 
 def grant(plan: HybridPlan, fabric: Fabric) -> GroupCircuits:
-    """Return the one of the sets of circuits of :func:`grants` that should be fastest for a plan.
+    """Return the one of the sets of circuits of :func:`grants` that should be fastest for a plan, verified, as the
+    pipes of one group with the bytes per second [hold, pipe] and seconds of latency [pipe] that the worst-served group
+    has.
 
     They are compared by an estimate, nothing is simulated: the seconds that the busiest pipe sends, relays included,
-    plus, where holds take turns, half the time that a pipe is dark in a cycle for each transfer of the longest chain of
-    the computation, forward and back. The first of equals is returned.
+    plus, where holds take turns, half the time that a pipe is dark in a cycle for each transfer of the chain of
+    sub-operators with most transfers between devices, forward and back. The first of equals is returned.
 
     Raises:
-        UnsupportedError: the fabric has no circuits or ports or another number of ranks, or some pair is out of reach.
+        UnsupportedError: the fabric has no circuits or ports or another number of ranks, a rank of a WDM ring has fewer
+            transceivers than channels in both directions, or some pair is out of reach.
     """
     granted = grants(plan, fabric)
     return granted[0] if len(granted) == 1 else min(granted, key=lambda circuits: _expected_seconds(plan, circuits))

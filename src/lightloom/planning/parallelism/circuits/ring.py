@@ -169,7 +169,7 @@ def assign(traffic: Traffic, fabric: Fabric, holds: int = 1, relaxation: Relaxat
     Seeks the largest t at which ``ceil(t · T)`` circuits a pair, T the demands relative to the largest, divided between
     the two directions as the relaxation does and reversed where a link overflows, all find a wavelength. Free
     wavelengths then go to the longest transfers; where not even one circuit a pair fits, all go there, and some pairs
-    have none (gap 1): give more holds.
+    have none, so that the gap (the share of the bound that the least service lacks) is 1: give more holds.
 
     Args:
         traffic: demands between the ranks.
@@ -435,7 +435,7 @@ def assign_tiled(
     Beside them stands the fractional optimum as their bound, in circuits of the largest demand a hold. The circuits are
     those of the largest t, found by bisection, at which ``ceil(t · T)`` circuits a pair fit, T the demands relative to
     the largest; free wavelengths then go to the longest transfers. Where not even one circuit a pair fits, all go to
-    the longest, and some pairs have none (gap 1).
+    the longest, and some pairs have none, so that the gap (the share of the bound that the least service lacks) is 1.
 
     Args:
         traffic: of at least two groups; pairs are within a group, or from a device to the same one of the next group.

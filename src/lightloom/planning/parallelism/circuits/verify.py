@@ -15,8 +15,9 @@ from lightloom.planning.parallelism.circuits.circuits import Circuits
 
 
 def verify(circuits: Circuits, fabric: Fabric) -> None:
-    """Prove that the circuits can exist on the fabric: channels and routes that it has, no channel of a link twice in a
-    hold, and no more circuits of a rank than it has channels or transmitters.
+    """Prove that the circuits can exist on the fabric: holds, ranks, routes and channels that there are, no circuit of
+    a rank to itself, no channel of a link twice in a hold, and no more circuits that a rank sends, or receives, in a
+    hold than it has channels or transmitters.
 
     Time and memory are linear in the links occupied, a sort aside.
 

@@ -245,9 +245,9 @@ def layout(operator: Operator, split: Split | None, parts: int) -> Layout:
 
 def need(operator: Operator, split: Split | None, parts: int, position: int) -> Need:
     """Return what each of the ``parts`` of a split reads of the operator's input number ``position`` (from 0 on); all
-    of it without a split or with one part. The need says whether they read "own" slices, "halo" or "whole", the axis,
-    the parts, the elements of the dimension that is split, how many of them stay together, and the kernel's size along
-    it (1 without a halo)."""
+    of it without a split or with one part. The need says whether they read "own" slices (those of the same place),
+    "halo" (their slice and what the kernel reaches beyond) or "whole", the axis, the parts, the elements of the
+    dimension that is split, how many of them stay together, and the kernel's size along it (1 without a halo)."""
     if split is None or parts == 1:
         return Need("whole", "", parts, 1, 1, 1)
     reads = split.inputs[min(position, len(split.inputs) - 1)]

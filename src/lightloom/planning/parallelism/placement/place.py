@@ -178,8 +178,9 @@ def valid_starts(problem: Problem, repair: bool) -> Iterator[Start]:
     """Yield the placements of all deterministic starts (forward passes, blocks, lines) that keep reach and memory,
     those made so by a repair (of at most 8 backward and 8 forward sweeps) included unless ``repair`` is False. Their
     methods are named "earliest free device", "earliest finish", "earliest finish on W", "blocks on W" and "line of W",
-    W the number of devices used: 1 or the size of a clique (the latter two also all devices, and lines the span of the
-    reach in place of the clique)."""
+    W the number of devices used: for "earliest finish on W" 1 and the size of a clique (neighbouring devices that all
+    reach one another), unless that is all devices; for blocks these and all devices; for lines 1, the span of the reach
+    and all devices. "Earliest finish on W" is not repaired."""
     k, clique = problem.devices, problem.reach.clique(problem.devices)
     rounds = ROUNDS if repair else 0
     for method, early in (("earliest free device", False), ("earliest finish", True)):
@@ -221,8 +222,9 @@ def _block_starts(problem: Problem, width: int, rounds: int) -> Iterator[Start]:
 
 
 def last_resort(problem: Problem) -> Iterator[Start]:
-    """Yield up to two placements made valid by the moves of fewest conflicts from lines over all devices and over the
-    reach's span: for memory so tight that no other start was valid. Their method is "fewest conflicts"."""
+    """Yield up to two placements made valid by random moves that lessen conflicts (pairs out of reach, memory
+    exceeded), from lines, which fill device after device, over all devices and over the span of the reach: for memory
+    so tight that no other start was valid. Their method is "fewest conflicts"."""
     balanced, k = problem.balanced, problem.devices
     steps = EFFORT * balanced.size // (balanced.size + len(problem.rows.before.node))
     for seed, width in enumerate((k, problem.reach.span(k))):
@@ -339,8 +341,8 @@ def place(
 
     Raises:
         ConfigError: no device, or a memory that is not positive.
-        UnsupportedError: Δ is too small for any communication, or no placement was found that keeps memory and reach;
-            says what would do.
+        UnsupportedError: Δ, the degree of the reach, is too small for any communication, or no placement was found that
+            keeps memory and reach; says what would do.
     """
     if devices < 1 or (memory is not None and not memory > 0):
         raise ConfigError(f"{devices} devices with {memory} B: expected at least one device and more than 0 B")
@@ -393,7 +395,7 @@ def _searched(problem: Problem, starts: list[Start], effort: int) -> Start:
 
 def _too_large(problem: Problem) -> UnsupportedError:
     """Return (not raise) the error that says what was tried, and which changes are each enough: more memory a device,
-    or smaller parts, more devices or a larger Δ."""
+    or smaller parts, more devices or a larger Δ, the degree of the reach."""
     memory, k = problem.balanced.memory, problem.devices
     needed, _ = filled(memory, problem.reach.span(k))
     largest, total = int(memory.argmax()), float(memory.sum())
