@@ -171,8 +171,8 @@ def local_graph(graph: ComputeGraph, settings: TrainingSettings) -> ComputeGraph
 
 def data_parallel(graph: ComputeGraph, ranks: int, settings: TrainingSettings) -> ParallelPlan:
     """Return the plan of PyTorch's DistributedDataParallel: every rank holds the model, and buckets of gradients are
-    all-reduced, named ``all-reduce bucket 0`` and so on in the order in which backward passes end; each may start once
-    the backward pass of its first operator is done, and the update waits for it.
+    all-reduced, named ``all-reduce bucket 0`` (the gradients of the last operators) and so on. Each may start once the
+    backward pass of its first operator is done, and the update waits for it.
 
         backward   [op 9][op 8][op 7][op 6][op 5] ... [op 0]
         network               [bucket 0  ]  [bucket 1      ] ... [last bucket] update
@@ -253,7 +253,8 @@ def buckets(graph: ComputeGraph, settings: TrainingSettings) -> tuple[ParameterG
 def _parameter_groups(
     graph: ComputeGraph, word: str, size: int, *marks: float, order: Literal[1, -1] = 1
 ) -> Iterator[ParameterGroup]:
-    """Yield the operators with parameters in groups of consecutive ones, named by ``word`` and their number from 0 on,
+    """Yield groups of consecutive operators among those that have parameters (with the sum of these, and as ``first``
+    and ``last`` the positions of the outermost ones among all operators), named by ``word`` and their number from 0 on,
     ``bucket 0``.
 
     Args:
@@ -339,7 +340,8 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType({"ddp": data_parallel, "fs
 
 
 def make_plan(strategy: str, graph: ComputeGraph, ranks: int, settings: TrainingSettings | None = None) -> ParallelPlan:
-    """Return the plan of a strategy of data parallelism alone.
+    """Return the plan of a strategy of data parallelism alone: the graph of a rank, groups of parameters that travel
+    together, their collectives in the order of issue, and the bytes of memory that a rank holds at the worst moment.
 
     Args:
         strategy: ``ddp`` (replicated) or ``fsdp`` (fully sharded).
@@ -392,7 +394,7 @@ def numbered_block(block: str) -> str:
 
 def cuts(work: Floats, starts: Ints, stages: int) -> Ints:
     """Return the first operator of each of ``stages`` stages, and last the number of operators: [stages + 1]. Of all
-    cuts those are taken whose busiest stage has the least work.
+    cuts those are taken whose busiest stage has the least work; of several as good ones any may come.
 
     Args:
         work: seconds of each operator, shape [operators].

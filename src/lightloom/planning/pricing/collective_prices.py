@@ -595,7 +595,8 @@ class LibraryPrices:
         """Return the joules of a collective of ``nbytes`` bytes over all ranks, as a ring through all ranks would send
         it, (ranks - 1) times the bytes, in an all-reduce twice, with their overhead on the wire; None where the fabric
         states no energy per bit. ``inside`` is the number of ranks of the group in each node: messages inside a node
-        cross two links, those between nodes four."""
+        cross two links, those between nodes four, which is one message in ``inside``, or none where the group lies in
+        one node."""
         if self.fabric.energy_per_bit is None:
             return None
         ranks = self.fabric.ranks
@@ -708,7 +709,7 @@ class CheapestPrices:
         circuits in place; cached. A single candidate whose schedule serves all sizes is returned without a price.
 
         Raises:
-            UnsupportedError: every algorithm fails at this size.
+            UnsupportedError: no algorithm carries this kind, or every one fails at this size.
         """
         return _cheapest(self._candidates(kind), kind, nbytes)
 
@@ -739,7 +740,8 @@ def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: K
         nbytes: its size in bytes.
 
     Raises:
-        UnsupportedError: every algorithm fails at this size, whatever error it raises.
+        UnsupportedError: every algorithm fails at this size, which any exception but BoundError means; with their
+            reasons.
         BoundError: a cost lies below its lower bound.
     """
     if len(candidates) == 1 and not candidates[0][0].algorithm.by_size:
@@ -777,8 +779,9 @@ _TIMES = ("time", "transmission", "conversion", "reconfiguration", "encode", "de
 def group_phases(
     exchange: PricedExchange, kind: Kind, values: float, ranks: int, stride: int, adds: Callable[[int, int], bool]
 ) -> list[GroupPhase]:
-    """Return the collectives of an exchange (kind, bytes, ranks, stride), in order, in the place of one of ``kind``;
-    phases among a single rank are left out, and phases between nodes have fewer ranks that lie further apart.
+    """Return the collectives of an exchange (kind, bytes at a rank, ranks, stride; the bytes are those at the end of an
+    all-gather, at the start of other kinds), in order, in the place of one of ``kind``; phases among a single rank are
+    left out, and phases between nodes have fewer ranks that lie further apart.
 
     Sums that are added up around a ring become a reduce-scatter of their mean size and an all-gather of finished ones.
     Where the network of a phase adds up light, an all-gather becomes an all-reduce of one rank's share.

@@ -57,8 +57,8 @@ class Relaxation:
 
 def relax(traffic: Traffic, fabric: Fabric, continuity: bool = True) -> Relaxation:
     """Return the fractional optimum of one hold: the largest t at which ``t · T`` circuits of any width fit on the
-    links, T the demands relative to the largest (t is the circuits of the largest demand), and the share of each demand
-    that runs clockwise, [pair], 1/2 where the optimum gives a demand nothing.
+    links, T the demands relative to the largest (t is the circuits of the largest demand, ``service``), and
+    ``clockwise``, the share of each demand that runs clockwise, [pair], 1/2 where the optimum gives a demand nothing.
 
     Fibres of one direction count together. Solved by HiGHS: 2 · pairs + 2 · ranks + 3 variables of one period of the
     traffic (the fewest ranks by which it can be shifted without a change), each in few rows.
@@ -277,8 +277,8 @@ def realise(
 
 
 def _search(traffic: Traffic, relaxation: Relaxation, channels: int, first: float, high: float) -> Ints:
-    """Return counts [pair, direction] of the best service up to ``high`` that a bounded number of bisections from
-    ``first`` on finds; all 0 if ``first`` does not fit.
+    """Return counts [pair, direction] of the best service up to ``high`` that at most 12 bisections from ``first`` on
+    find; all 0 if ``first`` does not fit.
 
     Services are circuits of the largest demand, summed over the cycle; ``channels`` are the wavelengths of a link in
     one direction, over all holds.
@@ -514,9 +514,9 @@ def _loads(pipes: _Pipes, k: int, counts: Ints) -> Ints:
 
 
 def _fewest(pipes: _Pipes, k: int, channels: int) -> Ints:
-    """Return the number of circuits of each pipe, [pipe], with the largest service found by bisection at which no link
-    carries more than ``channels`` circuits in a direction; at least 1 each, but all 0 where even one a pipe is too
-    many."""
+    """Return the number of circuits of each pipe, [pipe], with the largest service (circuits of the largest demand,
+    others in proportion and rounded up) found by 20 bisections at which no link carries more than ``channels`` circuits
+    in a direction; at least 1 each, but all 0 where even one a pipe is too many."""
     relative = pipes.nbytes / pipes.nbytes.max()
     best = np.ones(len(relative), np.int64)
     if _loads(pipes, k, best).max() > channels:

@@ -441,7 +441,8 @@ def partition(
             forward one.
         k: devices of a group.
         quantum: seconds below which splitting further does not make an operator faster; 0 for parts as many as devices.
-        rules: limits of splits, and the bytes that a parameter costs; None for the defaults.
+        rules: limits of splits, and the bytes that a parameter costs; None for the defaults: as many parts as devices,
+            16 bytes a parameter with gradient and optimizer state, gradients of 4 bytes.
 
     Raises:
         ConfigError: a number is out of range, or durations do not fit the graph.
