@@ -578,9 +578,9 @@ class OperatorColumns:
 def operator_columns(
     graph: ComputeGraph, split: TensorSplit, experts: ExpertSplit, element_bytes: int, attention: Attention = "flash"
 ) -> OperatorColumns:
-    """Return the columns of a graph's operators at its own batch, with masks of how a tensor and an expert group divide
-    them, what they move and keep for the backward pass, their kernels, and the measured seconds (float64 bits as
-    integers) where the graph has them.
+    """Return the columns of a graph's operators at its own batch, by name, each [operators] of int64: bytes, FLOPs and
+    parameters, masks (0 or 1) of how a tensor and an expert group divide them, what they move and keep for the backward
+    pass, their kernels, and the measured seconds (float64 bits as integers) where the graph has them.
 
     Args:
         graph: the whole model.

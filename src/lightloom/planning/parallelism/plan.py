@@ -538,7 +538,8 @@ def attention_core(graph: ComputeGraph) -> Mask:
     """Return a mask of the operators of blocks, outside of regions that the model checkpoints by itself, that are the
     inside of attention: [operators].
 
-    Fused attention, or the product of queries and keys, softmax, dropout and the product with the values.
+    These are fused attention, and every softmax with a matrix product both before and behind it, together with these
+    products (of queries and keys, and with the values) and what is elementwise between, such as masks and dropout.
     """
     operators = {operator.name: operator for operator in graph.operators}
     readers = graph.consumers()

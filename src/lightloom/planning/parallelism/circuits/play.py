@@ -49,8 +49,9 @@ def with_relays(traffic: Traffic, granted: sparse.csr_array, stranded: Ints, ban
     """Return the sharing where pairs send on their own circuits, and the ``stranded`` ones relay over the fewest
     circuits that lead there; a stranded pair without a path has 0 hops and rate 0, as has a pair that is not stranded
     but has no circuit here. Pipes are the pairs of ranks that have circuits, in ascending order of (source,
-    destination); of equally short paths any may be taken. Pairs of which a pipe carries others too are marked as
-    sharing it, and each has the rate that it would have alone.
+    destination); of equally short paths any may be taken. A pair is marked as sharing if one of its pipes carries
+    others too; the rate of each, in bytes per second, is the one that it would have if no other pair sent, the least of
+    its pipes.
 
     Args:
         traffic: demands between the ranks.
@@ -237,11 +238,12 @@ def advance(played: Played, sharing: Sharing, start: float, length: float) -> No
 
 
 def _share_holds(traffic: Traffic, circuits: Circuits, fabric: Fabric) -> list[Sharing]:
-    """Return, for each hold of the cycle, how pairs share its circuits: each on its own alone where every pair has one
-    in some hold; otherwise those without any relay over others' circuits.
+    """Return, for each hold of the cycle, how pairs share its circuits (bytes per second of each pipe, and the pipes
+    that each pair passes): each pair on its own alone, and not at all in holds without one, where every pair has one in
+    some hold; otherwise those without any in the cycle relay over others' circuits.
 
     Raises:
-        InputError: a pair can be served in no hold.
+        InputError: a pair can be served in no hold; names the first, with the number of such pairs.
     """
     counts = circuits.counts(traffic)
     stranded = np.flatnonzero(counts.sum(axis=0) == 0)

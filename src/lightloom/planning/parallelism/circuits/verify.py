@@ -76,7 +76,8 @@ def _check_ranges(circuits: Circuits, fabric: Fabric) -> None:
 
 
 def _check_channels(circuits: Circuits, fabric: Fabric) -> None:
-    """Raise VerificationError where two circuits hold one channel of a link in the same hold."""
+    """Raise VerificationError where two circuits have one channel on one link, anywhere on their ways, in the same
+    hold; it names both circuits and the link."""
     owner, link = links_of(fabric.footprint(circuits.source, circuits.destination, circuits.route))
     cell = (circuits.hold[owner] * fabric.links + link) * fabric.channels + circuits.channel[owner]
     order = np.argsort(cell, kind="stable")

@@ -62,7 +62,8 @@ def _check_degrees(placement: Placement, balanced: BalancedGraph) -> None:
 
 
 def _check_memory(placement: Placement, balanced: BalancedGraph, memory: float | None) -> None:
-    """Raise VerificationError where a device holds more than ``memory`` bytes; None for no limit."""
+    """Raise VerificationError where a device holds more than ``memory`` bytes, by a share of over 1e-9; None for no
+    limit."""
     if memory is None:
         return
     for device in range(placement.devices):
@@ -75,7 +76,7 @@ def _check_pass(placement: Placement, balanced: BalancedGraph, *, forward: bool)
     """Raise VerificationError where, in one pass, a sub-operator does not take its duration, starts before 0 s or
     before an input has arrived, two overlap on one device, or the backward pass (``forward`` False) begins before the
     forward pass has ended. An input from another device arrives a transfer after its producer's end: latency and bytes
-    over the link's bandwidth."""
+    over the link's bandwidth. Times may deviate by 1e-9 of the makespan."""
     start, end = placement.start, placement.end
     duration = balanced.forward
     source = balanced.parent.astype(np.int64)
