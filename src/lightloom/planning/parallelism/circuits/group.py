@@ -241,7 +241,7 @@ def _grant_ports(plan: HybridPlan, traffic: Traffic, fabric: Fabric) -> GroupCir
     ``port``, those that enter by one the same ``entry``; pipes with equal numbers send one after the other.
 
     Raises:
-        UnsupportedError: the fabric has neither circuits nor ports of single ranks.
+        UnsupportedError: the fabric has exclusive circuits in place of packets, or no ports that single ranks own.
     """
     ports = None if fabric.exclusive else fabric.ports(traffic.source, traffic.destination)
     if ports is None:
