@@ -190,11 +190,11 @@ class Accuracy(Result):
 
 
 def accuracy(steps: MeasuredSteps, calibration: calibrated.Calibration | None = None) -> Accuracy:
-    """Return predictions of every row with their errors: from the priors of each row's accelerator without a
-    calibration, their 90 % intervals then with the scatter assumed before any row (0.082 as a logarithm), else from the
-    calibration, with its scatter. The ``basis`` of the result reads "priors only", or "calibrated on TABLE", with ",
-    these very rows" where the rows are those of the calibration, and followed by "; NAMES at priors, as the file is
-    older" where the calibration lacks parameters.
+    """Return predictions of every row with their errors. Without a calibration they are from the priors of each row's
+    accelerator, and the scatter in their 90 % intervals is the one assumed before any row is seen (0.082 as a natural
+    logarithm); with one, parameters and scatter are the calibration's. The ``basis`` of the result reads "priors only",
+    or "calibrated on TABLE", with ", these very rows" where the rows are those of the calibration, and followed by ";
+    NAMES at priors, as the file is older" where the calibration lacks parameters.
 
     Raises:
         ConfigError: a row is of another accelerator than the calibration, or the calibration has unknown parameters.
@@ -228,14 +228,14 @@ def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", ad
 
     Args:
         steps: measured rows, of any number of accelerators.
-        left_out: "rows" for ten folds of an accelerator's rows, drawn at random with a fixed seed, each left out of one
-            fit; "models" for a fold of each model size. Rows of a fold beside which there are no others are predicted
-            from the priors.
+        left_out: "rows" for ten folds of an accelerator's rows (a fold of each row where there are fewer than ten),
+            drawn at random with a fixed seed, each left out of one fit; "models" for a fold of each model size. Rows of
+            a fold beside which there are no others are predicted from the priors.
         advance: called with 1 after the fit for each fold.
 
     Returns:
-        The predictions in the order of the table; ``basis`` is "calibrated on the other nine tenths of its rows" or
-        "calibrated on its other models".
+        The predictions in the order of the table, the scatter in the interval of a row being that of the errors in the
+        other folds; ``basis`` is "calibrated on the other nine tenths of its rows" or "calibrated on its other models".
 
     Raises:
         UnsupportedError: an accelerator of the rows has no kernel model, or names no transport.
@@ -252,7 +252,9 @@ def cross_validated(steps: MeasuredSteps, left_out: CrossValidation = "rows", ad
 
 def predictions(jobs: Jobs, priors: Priors, fitted: Fit, scatter: float) -> Predictions:
     """Return the predictions of all rows of ``jobs``, in their order, each by its fastest job, with their 90 %
-    intervals, which join the uncertainty of the parameters and ``scatter`` (root of the sum of squares).
+    intervals, which join the uncertainty of the parameters and ``scatter`` (root of the sum of squares):
+    ``log_seconds`` (natural logarithms) and ``half_width`` (of these), both [rows], and ``steps``, the rows with the
+    choices of their fastest jobs filled in.
 
     Args:
         jobs: jobs of the rows.
@@ -269,12 +271,13 @@ def _predict_each_accelerator(
     steps: MeasuredSteps, basis: str, predict: Callable[[Jobs, Priors], Predictions]
 ) -> Accuracy:
     """Return the predictions, in the order of the table, and scores of all rows; ``predict`` is called once for each
-    accelerator, with its rows alone.
+    accelerator, with its rows alone, and returns their predictions in the order of the table.
 
     Args:
         steps: measured rows.
         basis: origin of the parameters, in words.
-        predict: returns predictions from the jobs of one accelerator's rows and their priors.
+        predict: called as ``predict(jobs, priors)`` with the jobs of one accelerator's rows and the priors of their
+            parameters.
     """
     (seconds, half), used = np.zeros((2, len(steps))), np.empty(len(steps), np.object_)
     for name, rows in in_groups(range(len(steps)), lambda row: steps.steps[row].accelerator).items():

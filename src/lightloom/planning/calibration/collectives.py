@@ -71,8 +71,9 @@ class MeasuredCollective(Config):
 
 def read_collectives(name: Path | str, *, gpus: int | None = None) -> list[MeasuredCollective]:
     """Return the rows of a file of timed collectives: a CSV table with columns ``nodes``, ``gpus``, ``collective``,
-    ``nbytes`` and ``time_us``, or what nccl-tests writes as CSV or prints on a terminal. Of nccl-tests' times out of
-    place and in place, the mean is taken. Where a file does not say which collective it timed, that is an all-reduce.
+    ``nbytes`` and ``time_us``, or what nccl-tests writes as CSV or prints on a terminal. Which of the three is told
+    from the first line. Of nccl-tests' times out of place and in place, the mean is taken; its rows of no bytes on a
+    terminal are left out. Where a file does not say which collective it timed, that is an all-reduce.
 
     Args:
         name: the file, or its name in the folder ``LIGHTLOOM_MEASURED``.
@@ -101,9 +102,9 @@ def read_collectives(name: Path | str, *, gpus: int | None = None) -> list[Measu
 
 
 def _rows_of_csv(text: str, path: Path, gpus: int | None) -> Iterator[MeasuredCollective]:
-    """Yield the rows of nccl-tests' CSV, all as all-reduces of ``gpus`` GPUs on one node, with the bytes of the first
-    column and as microseconds the mean of the nanoseconds out of place (fourth column) and, where the file has them, in
-    place (sixth); ``path`` is for messages.
+    """Yield the rows below the heading of nccl-tests' CSV, all as all-reduces of ``gpus`` GPUs on one node, with the
+    bytes of the first column and as microseconds the mean of the nanoseconds out of place (fourth column) and, where
+    the heading has more than five columns, in place (sixth); ``path`` is for messages.
 
     Raises:
         ConfigError: ``gpus`` is None, or a cell is missing or no number above 0.
@@ -230,8 +231,9 @@ class System:
 
 
 def fit_scales(system: System, transport: Transport) -> Transport:
-    """Return a copy of a transport with the four numbers of its ``scales`` fitted to all of the system's rows, to six
-    significant digits; all else stays.
+    """Return a copy of a transport with the four numbers of its ``scales`` (factors of the latencies of collectives
+    inside a domain and across domains, and of the bandwidth inside and between domains) fitted to all of the system's
+    rows, to six significant digits; all else stays.
 
     The fit minimises errors of logarithms of seconds, in which errors far off count less (soft L1), begins at the
     values that ``transport`` has and is drawn towards them; rows weigh as :func:`row_weights` says.
@@ -297,7 +299,7 @@ def is_collectives(name: Path | str) -> bool:
     after blank ones, is not empty and has neither of the columns ``row`` and ``step_s`` of measured steps.
 
     Raises:
-        ConfigError: there is no such file, or it cannot be read.
+        ConfigError: there is no such file, it cannot be read, or it differs from its checksum in ``SHA256SUMS``.
     """
     heading = read_measured(measured_file(name))[0].strip().split("\n", 1)[0]
     return heading != "" and {"row", "step_s"}.isdisjoint(heading.split(","))
@@ -354,8 +356,10 @@ def read_systems(
 
 
 def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: str, transport: str | None) -> System:
-    """Return the system, called ``name``, of timed collectives on a cluster of the catalog or a YAML file. Its
-    transport is the one named ``transport``, else that of the cluster's library, else that of its accelerator.
+    """Return the system, called ``name``, of timed collectives on a cluster of the catalog or a YAML file: ``rows`` as
+    they are, the two tiers of the cluster's fabric and accelerator (bandwidths inside a domain and between domains),
+    and a transport. Its transport is the one named ``transport``, else that of the cluster's library, else that of its
+    accelerator.
 
     Where the cluster's accelerator is a calibration of one of the catalog, that uncalibrated accelerator takes its
     place, since what was fitted to steps is no prior of collectives.
@@ -377,9 +381,10 @@ def _system_of_cluster(name: str, rows: Sequence[MeasuredCollective], cluster: s
 def _system_of_node(
     path: Path, rows: Sequence[MeasuredCollective], machine: Accelerator, transport: str | None
 ) -> System:
-    """Return the system of timed collectives on one node, whose links are those of its accelerators and which has as
-    many GPUs as the largest row; the file's name without its ending names it. ``transport`` is the transport's name;
-    None for the accelerator's.
+    """Return the system of timed collectives on one node, which has as many GPUs as the largest row and whose links
+    have the accelerator's bandwidth into its node, times the share of it that the transport's generation states (1
+    without one); the file's name without its ending names it. ``transport`` is the transport's name; None for the
+    accelerator's.
 
     Raises:
         ConfigError: a row is of several nodes, there is no transport, or it costs nothing.

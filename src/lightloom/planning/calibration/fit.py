@@ -59,7 +59,8 @@ def predicted(jobs: Jobs, priors: Priors, logarithms: Floats) -> tuple[Floats, J
 
 def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
     """Return the numerical derivatives of the logarithm of each row's seconds by the logarithm of each parameter at
-    ``logarithms``: [rows, parameters]. Each row keeps the job that is fastest there."""
+    ``logarithms``: [rows, parameters]. Each row keeps the job that is fastest there. Differences are taken towards
+    smaller values, a thousandth down."""
     center, chosen = predicted(jobs, priors, logarithms)
     moved = (log_seconds(chosen, priors, logarithms + _STEP * row) for row in np.eye(len(logarithms)))
     return np.stack([(values - center) / _STEP for values in moved], axis=1)
@@ -67,7 +68,8 @@ def sensitivity(jobs: Jobs, priors: Priors, logarithms: Floats) -> Floats:
 
 def fit(jobs: Jobs, priors: Priors, start: Floats | None = None, slopes: Floats | None = None) -> Fit:
     """Return the parameters that the rows of ``jobs`` and the priors support most, as natural logarithms in the order
-    of ``priors``, their covariance and the noise (:func:`_robust_noise`).
+    of ``priors``, their covariance and the noise (standard deviation of a row's logarithm around the model,
+    :func:`_robust_noise`). No parameter exceeds its largest value.
 
     Rows far off the model weigh less, and in the covariance the rows of one model size count together as one.
     Derivatives cost as many predictions as there are parameters, so that a few steps share them.
@@ -111,8 +113,9 @@ def _robust_noise(errors: Floats, rows: int) -> float:
 
 
 def _most_likely(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: Floats) -> Floats:
-    """Return the logarithms of the most likely parameters: [parameters], none beyond its largest value, by robust least
-    squares of the rows' errors and the distances from the priors, with at most six predictions of all rows.
+    """Return the logarithms of the most likely parameters: [parameters], none beyond its largest value
+    (:attr:`Priors.most`), by robust least squares of the rows' errors and the distances from the priors, with at most
+    six predictions of all rows, so that they may stop short of the optimum.
 
     Args:
         jobs: rows.
@@ -213,7 +216,7 @@ FOLDS = 10
 
 def random_folds(rows: int) -> Ints:
     """Return the number of a fold, 0 to 9, for each row, drawn at random with a fixed seed, of sizes as equal as they
-    can be: [rows]."""
+    can be: [rows]; a fold of its own for each of fewer than ten rows."""
     return np.random.default_rng(0).permutation(rows) % FOLDS
 
 
@@ -296,9 +299,11 @@ class Scores:
 
 
 def scores_of(steps: Sequence[MeasuredStep], predicted: Predictions) -> Scores:
-    """Return the scores of predictions of these steps: relative errors, coverage of the 90 % intervals, their median
-    half-width relative to the prediction, and the rank agreement; ``predicted`` has a prediction of each, in their
-    order."""
+    """Return the scores of predictions of these steps, all but the first as shares: the number of ``rows``, ``mean``,
+    ``median`` and ``percentile_90`` of the sizes of relative errors, their ``bias`` (mean with sign), ``coverage`` of
+    the 90 % intervals, their median ``half_width`` relative to the prediction, and ``rank_agreement``, Spearman's
+    coefficient within model sizes (None where no size has five rows that differ); ``predicted`` has a prediction of
+    each, in their order."""
     measured = np.array([step.step_s for step in steps])
     inside = (predicted.low <= measured) & (measured <= predicted.high)
     return Scores(

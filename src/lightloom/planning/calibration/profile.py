@@ -88,12 +88,12 @@ def kernel_of(call: Call) -> ProfiledKernel | None:
 
 
 def _product_kernel(call: Call) -> ProfiledKernel | None:
-    """Return the kernel of a matrix product or convolution, forward or backward; None for other calls, and for a
-    convolution's backward call that does not record which gradients are wanted. A product of m rows, n columns and k
-    summands is a forward one; where its left factor is transposed, it is the gradient of a layer's weights, and m, n
-    and k are tokens, outputs and inputs, as in the layer's forward product. The passes of the kernel (``forward``,
-    ``input_gradient``, ``weight_gradient``) are 1 where the call computes them, else 0; a convolution's backward call
-    has m, n and k of the forward one.
+    """Return the kernel of a matrix product (``mm``, ``bmm``, ``addmm`` or ``baddbmm``) or of a convolution, forward or
+    backward; None for other calls, and for a convolution's backward call that does not record which gradients are
+    wanted. A product of m rows, n columns and k summands is a forward one; where its left factor is transposed, it is
+    the gradient of a layer's weights, and m, n and k are tokens, outputs and inputs, as in the layer's forward product.
+    The passes of the kernel (``forward``, ``input_gradient``, ``weight_gradient``) are 1 where the call computes them,
+    else 0; a convolution's backward call has m, n and k of the forward one.
 
     Raises:
         ValueError: a transposed convolution, or one whose values were not recorded; calls with fewer shapes than they
@@ -534,10 +534,12 @@ class ProfiledStep:
 
 
 def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | None) -> ProfiledStep:
-    """Return a profiled step beside its prediction: its parts (computing, exposed communication, idle) in seconds of
-    one step, its operators (:func:`operators_of`) and its exchanges, each with the predicted seconds of one call or
-    None where it has no price. Computing changes by the difference that priced operators make, exposed communication in
-    the proportion of the exchanges' seconds, and idle time stays as measured.
+    """Return a profiled step beside its prediction, in seconds of one step: its ``parts`` (computing, exposed
+    communication, idle), measured and predicted; its ``operators`` (:func:`operators_of`), each with the predicted
+    seconds of one call or None where it has no price; its ``exchanges`` (:func:`_exchange_rows`); the number of
+    profiled ``steps``; and ``overlapped``, the measured seconds in which exchanges ran beside computing. Computing
+    changes by the difference that priced operators make, exposed communication in the proportion of the exchanges'
+    seconds, and idle time stays as measured.
 
     Args:
         profile: with or without marked steps; without marks the whole trace is one step.
@@ -571,10 +573,11 @@ def profiled_step(profile: Profile, machine: Accelerator, cluster: Cluster | Non
 def _step_parts(
     spent: Busy, change: float, share: float, rows: Sequence[ExchangeRow], steps: int, cluster: Cluster | None
 ) -> Iterator[StepPart]:
-    """Yield the parts "computing", "exposed communication" and "idle", measured and predicted in seconds of one step,
-    each with a note on what is priced. Computing is predicted to differ by ``change``, at least 0 in all, exposed
-    communication in the proportion of the predicted to the measured seconds of all exchanges (1 without any), in which
-    exchanges without a price count as measured, and idle time not at all.
+    """Yield the parts "computing" (exchanging at the same time or not), "exposed communication" (nothing computes
+    meanwhile) and "idle", measured and predicted in seconds of one step, each with a note on what is priced. Computing
+    is predicted to differ by ``change``, at least 0 in all, exposed communication in the proportion of the predicted to
+    the measured seconds of all exchanges (1 without any), in which exchanges without a price count as measured, and
+    idle time not at all.
 
     Args:
         spent: measured seconds of all steps together.
@@ -599,7 +602,8 @@ def _step_parts(
 
 def _window(profile: Profile) -> tuple[float, float]:
     """Return the begin and end of all profiled steps in seconds, those of the whole trace without marks. On a device,
-    work that the last marked step launched belongs to it."""
+    they last to the end of all its work in the trace, as far as that is later than the last mark, since what the last
+    marked step launched belongs to it."""
     if profile.marks:
         last = [piece.end for piece in profile.work] if profile.on_device else []
         return profile.marks[0][0], max([profile.marks[-1][1], *last])
@@ -624,9 +628,9 @@ def _exchange_rows(
     exchanges: Sequence[TracedExchange], profile: Profile, cluster: Cluster | None
 ) -> Iterator[ExchangeRow]:
     """Yield the exchanges of a step, those of one kind, size, group and number of ranks in one row with their number in
-    a step (a mean over the steps, so no whole number perhaps) and the mean and predicted seconds of one; the longest
-    altogether first. Without a cluster, or where they have no price, the prediction is None. ``exchanges`` are those of
-    all steps of ``profile``."""
+    a step (a mean over the steps, so no whole number perhaps) and the mean measured and the predicted seconds of one;
+    the longest altogether first. Without a cluster, or where they have no price, the prediction is None. ``exchanges``
+    are those of all steps of ``profile``."""
     groups = in_groups(exchanges, attrgetter("kind", "nbytes", "group", "ranks"))
     world = profile.distributed.get("world_size")
     price = None if cluster is None else exchange_pricer(cluster, world if type(world) is int else None)
@@ -639,7 +643,8 @@ def _exchange_rows(
 def exchange_pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExchange], float | None]:
     """Return a function that gives the predicted seconds of a traced exchange on a cluster with circuits in place, by
     the fabric's collective library where it states one, else by the cheapest schedule, among the ranks of its group,
-    else among ``world`` ranks. The bytes of a traced all-gather are those of one rank's share.
+    else among ``world`` ranks. The bytes of a traced all-gather are taken for one rank's share, those of other kinds
+    for the whole that a rank holds.
 
     The function returns None where the kind, the bytes or the ranks are not known, the ranks are below 2 or more than
     the cluster's, or the fabric carries no such collective.

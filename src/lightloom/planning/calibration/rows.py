@@ -109,7 +109,8 @@ def _listed_checksum(path: Path) -> str | None:
 
 
 def read_table(text: str, kind: type[Line], path: Path, name: str = "") -> list[Line]:
-    """Return the rows of a CSV text, each as an object of ``kind``; an empty cell takes the field's default.
+    """Return the rows of a CSV text, each as an object of ``kind``; an empty cell takes the field's default, and is an
+    error where the field has none.
 
     Args:
         text: content of the file, with a heading that names every field of ``kind``, in any order, and nothing else.
@@ -118,8 +119,8 @@ def read_table(text: str, kind: type[Line], path: Path, name: str = "") -> list[
         name: column that names a row in messages, none if empty.
 
     Raises:
-        ConfigError: a column is missing or unknown, a cell cannot be read, or there is no row; the message names file,
-            row and column.
+        ConfigError: a column is missing, occurs twice or is unknown, a row is too short or too long, a cell cannot be
+            read, or there is no row; the message names file, row and column.
     """
     reader = csv.DictReader(StringIO(text))
     _check_columns(reader.fieldnames or [], kind, path)
@@ -409,8 +410,8 @@ class MeasuredSteps:
 
 
 def read_steps(name: Path | str) -> MeasuredSteps:
-    """Return a table of measured steps, every row of it; ``name`` is a path, or a name in the folder
-    ``LIGHTLOOM_MEASURED``.
+    """Return a table of measured steps, every row of it, with the file's ``name`` (without ending), its ``sha256`` and
+    ``file`` as it was named; ``name`` is a path, or a name in the folder ``LIGHTLOOM_MEASURED``.
 
     Raises:
         ConfigError: the file is missing or differs from its checksum; two rows have one name; a cell cannot be read or
@@ -532,9 +533,10 @@ class Jobs:
 
 def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
     """Return the jobs of rows that were measured on one accelerator: one a row, or one for each usual choice of
-    micro-batch and virtual stages where the row leaves these open; in the order of the rows, each with the number of
-    its row, from 0. Each takes the memory bandwidth that its row states, and is priced by the collective library of the
-    accelerator's transport.
+    micro-batch (1 to 16 sequences, powers of two) and of virtual stages (chunks of the model that a pipeline stage
+    holds: 1, and with a pipeline 2 to 6 or 8) where the row leaves these open and the choice divides its batch and
+    layers; in the order of the rows, each with the number of its row, from 0. Each takes the memory bandwidth that its
+    row states, and is priced by the collective library of the accelerator's transport.
 
     Raises:
         ConfigError: no usual micro-batch divides what a rank works on.

@@ -114,12 +114,13 @@ class Task:
 
 
 def solve_task(task: Task) -> Bounded | Evaluated:
-    """Return a lower bound of a task's design, in seconds of a step for each sample, where ``task.below`` is None, else
-    the fastest plan of at most ``below`` seconds a sample (an infinite time where every plan is slower).
+    """Return a lower bound of a task's design, in seconds of a step for each sample (``least_time`` of a
+    :class:`Bounded`), where ``task.below`` is None, else the fastest plan of at most ``below`` seconds a sample (an
+    :class:`Evaluated`, with an infinite time where every plan is slower).
 
-    A design that has no plan comes back with the reason in ``why``, and, if only bounded, with ``too_large`` where the
-    memory is the reason. A design that is to be bounded must be one that can be built (InputError otherwise). A
-    :class:`Bounded` result has no worth. Worker processes call it.
+    A design that cannot be built or has no plan comes back with the reason in ``why``, and, if only bounded, with
+    ``too_large`` where the memory is the reason; no InputError is raised. A bound does not hold for plans that
+    ``limit`` names as not tried. A :class:`Bounded` result has no worth. Worker processes call it.
     """
     if task.below is not None:
         return _evaluated(task.question, task.design, task.below)
@@ -152,7 +153,7 @@ def assess(question: Question, design: Design) -> Bounded:
 def least_time(question: Question, ranks: int, accelerator: str) -> float:
     """Return the seconds of a step for each sample (of a batch of the question's samples a rank) that no fabric makes
     shorter: the least bound of ``ranks`` ranks of an accelerator in one node whose exchanges take no time; 0 where no
-    plan fits or is served."""
+    plan fits or is served. It is taken a billionth lower, so that rounding makes no design seem faster."""
     fields, one_node = {"ranks": ranks, "accelerator": accelerator, "fabric": FREE}, {"fabric.tiers.node.size": ranks}
     cluster = cluster_from(fields, one_node, name="without exchanges")
     try:
@@ -220,9 +221,11 @@ def _prices(cluster: Cluster) -> GroupPrices:
 
 
 def _evaluated(question: Question, design: Design, below: float) -> Evaluated:
-    """Return the fastest plan of a design that takes no more than ``below`` seconds a sample; an infinite time where
-    every plan is slower, and the reason in ``why`` where there is no plan or the design cannot be built. ``left_out``
-    says which schedules were not tried or failed."""
+    """Return the fastest plan of a design that takes no more than ``below`` seconds a sample (a billionth more for
+    rounding): its seconds for each sample (``sample_time``) and for a step, its ``label``, and the joules that sending
+    adds for each sample (``sent``, 0 where they are not known). The times are infinite where every plan is slower; the
+    reason is in ``why`` where there is no plan or the design cannot be built. ``left_out`` says which schedules were
+    not tried or failed."""
     try:
         cluster, request = design.cluster(), question.request(design.ranks)
         prices = _prices(cluster)
@@ -553,7 +556,8 @@ def _results(run: Runner, journal: Journal, model: str, tasks: Sequence[Task]) -
 
 def _task_key(model: str, task: Task) -> str:
     """Return the hash under which a task's result is stored: of everything that decides it, which is the code, the
-    model (a hash of its graph), the cluster, the site and what is asked."""
+    model (a hash of its graph), the cluster, the site and what is asked (the batch of a rank, and a bound or a plan
+    below which time). InputError for a design that cannot be built."""
     question, cluster = task.question, task.design.cluster()
     parts = (cluster.fabric, cluster.accelerator, cluster.training, question.site)
     inputs = [part.model_dump(mode="json") for part in parts]

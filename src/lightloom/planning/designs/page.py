@@ -83,8 +83,9 @@ class BreakEven:
 def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
     """Return how many times as many samples per dollar (``objective`` 0) or joule (1) the first design trains as the
     second one: while unknown prices or powers of boards and hosts are nothing (``least``), as they grow without limit
-    (``limit``, None where nothing is unknown), and the dollars or watts of a rank at which both designs train as many
-    (``equal_at``, None where there are none, or several figures are unknown)."""
+    (``limit``, None where nothing is unknown), and the price or power of the only unknown figure (dollars or watts of a
+    rank) at which both designs train as many (``equal_at``, None where no figure above 0 does so, or several are
+    unknown)."""
     least = first.point[objective] / second.point[objective]
     unknown = first.worth.unknown_of(objective, first.worth.alike)
     if not unknown:
@@ -102,20 +103,20 @@ def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
 
 
 def rival_break_even(candidate: Candidate, exploration: Exploration) -> BreakEven | None:
-    """Return the price and power of its fabric at which a design equals the evaluated design of the other technology
-    with the most samples per dollar (for the price) and with the most per joule (for the power); None where none of
-    that technology was evaluated."""
+    """Return the price (dollars a rank) and power (watts a rank, before the meter) of its fabric at which a design
+    equals the evaluated design of the other technology with the most samples per dollar (for the price) and with the
+    most per joule (for the power), unknown figures counting as 0; None where none of that technology was evaluated."""
     other: Technology = "optical" if candidate.design.technology == "electrical" else "electrical"
     dollars, joules = exploration.best(other, 0), exploration.best(other, 1)
     return None if dollars is None or joules is None else break_even(candidate, dollars, joules)
 
 
 def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | None = None) -> BreakEven:
-    """Return the price and the power of its fabric at which a design trains as many samples for a dollar as the rival
-    ``dollars``, and for a joule as the rival ``joules`` (None: the same rival); with what each dollar or watt of an
-    unknown figure of boards and hosts adds to either (a price only to the price), that power as joules of a bit at the
-    full rate of the fabric, and the dollars left for one such part where the fabric has exactly one kind of part of
-    unknown price."""
+    """Return the price (dollars a rank) and the power (watts a rank, before the meter) of its fabric, negative where
+    none is low enough, at which a design trains as many samples for a dollar as the rival ``dollars``, and for a joule
+    as the rival ``joules`` (None: the same rival); with what each dollar or watt of an unknown figure of boards and
+    hosts adds to either (a price only to the price), that power as joules of a bit at the full rate of the fabric, and
+    the dollars left for one such part where the fabric has exactly one kind of part of unknown price."""
     joules = joules or dollars
     price, watts = _break_even_point(candidate, dollars, joules, {})
     more = {name: _break_even_point(candidate, dollars, joules, {name: 1.0}) for name in candidate.worth.alike}
@@ -153,7 +154,9 @@ def design_page(
     title: str, headline: str, exploration: Exploration, facts: Sequence[tuple[str, str]], notes: Sequence[str]
 ) -> Report:
     """Return the page of a search over designs: the picture of the fronts, a table of the evaluated designs of each
-    technology, and tables of those that bounds leave out and of those without a plan.
+    technology (the columns of :func:`_designs_table`), and tables of those that bounds leave out (with the least
+    seconds of a step for each sample) and of those without a plan (with the reason). The provenance is left empty for
+    the caller.
 
     Args:
         title: of the page.
@@ -257,8 +260,8 @@ def _designs_table(exploration: Exploration, technology: str) -> Table:
 
 def price_text(dollars: float, more: Mapping[str, float]) -> str:
     """Return a break-even price as text, with a term for each unknown price or power of boards and hosts: ``$ 119 -
-    0.0013 x price of host-hgx-h100``; "no price" where it is below 0 and no term adds to it. ``more`` has the factor of
-    each by name."""
+    0.0013 x price of host-hgx-h100``; "no price" where it is below 0 and no term adds to it; below 0 with one that
+    does, a minus stands before the amount. ``more`` has the factor of each by name."""
     if dollars < 0 and all(each <= 0 for each in more.values()):
         return "no price"
     terms = "".join(f" {'+' if each >= 0 else '-'} {abs(each):.3g} x {name}" for name, each in more.items())

@@ -60,9 +60,9 @@ class DesignSpace(Config):
     families: tuple[Family, ...]
 
     def designs(self, ranks: Sequence[int], accelerator: str, folder: Path) -> Iterator[Design]:
-        """Yield every design of these numbers of ranks of one accelerator: for each family and number, the product of
-        the family's lists of values, the last list varying fastest. Files that fabrics name are relative to
-        ``folder``."""
+        """Yield every design of these numbers of ranks of one accelerator, whether it can be built or not: family by
+        family, and in each number by number, the product of the family's lists of values, the last list varying
+        fastest. Files that fabrics name are relative to ``folder``."""
         for family, count in product(self.families, ranks):
             for values in product(*family.set.values()):
                 yield Design(
@@ -185,8 +185,12 @@ class Worth:
 
     @classmethod
     def of(cls, cluster: Cluster, site: Site) -> Worth:
-        """Return the worth of a cluster at a site: prices, watts and goodput, whatever model it trains; what has no
-        price, watts or failure rate counts as 0 and is listed by name.
+        """Return the worth of a cluster at a site, whatever model it trains: the purchase price of all ranks
+        (``capital``, dollars) and the share of it that is paid a second (``cost_rate``), the static ``watts`` of all
+        ranks at the meter, dollars and watts of the fabric for each rank (watts before the meter), goodput and the
+        share of spare nodes. What has no price, watts or failure rate counts as 0 and is listed by name, with its
+        number in all ranks: of the fabric in ``unknown``, of boards and hosts in ``alike``, failure rates in
+        ``unknown_rates``.
 
         Raises:
             UnsupportedError: nothing states what the fabric is built of.

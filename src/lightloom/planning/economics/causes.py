@@ -298,7 +298,8 @@ def damage_slowdown(fabric: Fabric, kind: Kind | None, nbytes: float) -> tuple[f
     may take seconds, on a part of 64 ranks where the fabric has more.
 
     The slowdown is None where the failure cannot be priced (the fabric has no such failures, is damaged already, or no
-    schedule goes around it); the text then says why. ``kind`` is None where the part is not known.
+    schedule goes around it); the text then says why (the InputError of the synthesis; other errors pass). ``kind`` is
+    None where the part is not known.
     """
     if not fabric.may_fail or fabric.damaged:
         return None, f"lightloom collective --without does not serve a fabric of kind {fabric.kind_name}"
@@ -369,7 +370,8 @@ def responses(
 ) -> tuple[Response, ...]:
     """Return the three ways to go on after a failure of a network part, in the order restart (the node leaves until it
     is repaired), rewire (to a spare channel, possible where the nodes are joined by circuits or wavelengths and options
-    state spare channels) and damaged (:func:`_damaged`); all say why they are possible or not.
+    state spare channels) and damaged (:func:`_damaged`); each has ``possible``, ``why`` in words, the seconds of its
+    ``restart`` and how many ``restarts`` a failure makes, and ``slowdown`` of steps until the repair.
 
     Args:
         cause: the failure; only its kind of part counts.

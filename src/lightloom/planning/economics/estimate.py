@@ -97,7 +97,8 @@ class Estimate:
     @cached_property
     def shares(self) -> Shares:
         """Shares of the time by where it goes, which add up to 1: useful, stalled by checkpoints, recomputed,
-        restarting, waiting for repairs, and slowed by steps that take longer after damage."""
+        restarting, waiting for repairs, and slowed by steps that take longer after damage. Causes whose rate is missing
+        count as never."""
         return self.job.shares().at_speed(self.speed)
 
     @property
@@ -132,8 +133,8 @@ class Estimate:
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """Defaults that decide the goodput (restarts, checkpoints, repairs, nodes, spares, rates of failures), a line
-        each with its source; inputs that were given are left out, and with an ``interruption_time`` all but restarts
-        and checkpoints."""
+        each with its source, and that checkpoints block where only ``stall`` was given; inputs that were given are left
+        out, and with an ``interruption_time`` all but restarts and checkpoints."""
         options, lines = self.options, list(self.recovery.assumptions())
         checkpoint = self.job.checkpoint
         if options.stall is None:
@@ -183,7 +184,9 @@ def recovery_of(machine: Machine, options: GoodputOptions) -> Recovery:
 
 
 def estimate(machine: Machine, options: GoodputOptions, *, price_damage: bool = True) -> Estimate:
-    """Return the goodput of a job on a machine.
+    """Return the goodput of a job on a machine: an :class:`Estimate` with the ``job`` (nodes, spares, interruptions,
+    checkpoint), the mean ``speed`` of steps, and an answer for each cause: the seconds of its restart, and for a failed
+    link with a rate the remedy chosen and the goodput by each possible one.
 
     A failed link is followed by the remedy that ``options`` name, else by the one with the most goodput for the price
     of nodes and spares, chosen for one cause after the other, each with the remedies chosen so far for the others (at
@@ -373,7 +376,8 @@ def estimate_cluster(
 
 def play(estimated: Estimate, months: float, runs: int, seed: int, world: World) -> Played:
     """Return the result of simulating ``months`` months (of 30 days) of training event by event, the mean of ``runs``
-    runs; slower steps after damage enter by their mean speed, which multiplies the simulated goodput and its error.
+    runs; slower steps after damage enter by their mean speed, which multiplies the simulated goodput and its error, and
+    makes a part of the useful share slowed.
 
     Args:
         estimated: whose job is played.
@@ -498,7 +502,8 @@ def changes(base: Estimate) -> tuple[Change, ...]:
 def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
     """Return a row for each number of spares from two below to two above the chosen one, which is marked, ascending,
     none below 0, each with its goodput and the price below which its last node pays: in prices of a node in use,
-    infinite where nothing trains without that node, and in dollars, None where no price is known and for no spares."""
+    infinite where nothing trains without that node, and in dollars, None where no price is known and for no spares (the
+    former 0 there)."""
     job = base.job
     price = base.node_price.value
 
@@ -516,8 +521,8 @@ def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
 
 def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: float | None = None) -> Slices:
     """Return the expected share of the machine's ranks that can run in slices of ``ranks``, both with blocks that
-    circuits join into slices, any that work, and with fixed slices. The machine has as many whole blocks as fit, and a
-    slice takes whole blocks, rounded up.
+    circuits join into slices, any that work (``reconfigurable``), and with fixed slices (``static``). The machine has
+    as many whole blocks as fit, and a slice takes whole blocks, rounded up.
 
     Args:
         base: the estimate, whose machine is divided.
