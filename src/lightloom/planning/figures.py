@@ -33,7 +33,8 @@ _LETTERS = 22
 
 def shares(plan: HybridPlan) -> Floats:
     """Return the share of each operator's seconds, forward and backward, that each device of a group computes: [device,
-    operator], columns add up to 1. Where an operator takes no time, the share of its parts that the device has."""
+    operator], columns add up to 1. Where an operator takes no time, the share of its parts (operators are cut into
+    parts that devices are given) that the device has."""
     balanced = plan.balanced
     seconds = balanced.forward + balanced.backward
     operator = balanced.operator.astype(np.int64)
@@ -48,7 +49,7 @@ def shares(plan: HybridPlan) -> Floats:
 def placement_figure(plan: HybridPlan) -> Figure:
     """Return a figure of which device of one group (downwards) computes what share of each operator (to the right, in
     order), in the deeper a colour the larger the share and in none where it is 0, beside bars of the milliseconds that
-    each device is busy forward and backward; all groups are alike."""
+    each device is busy forward and backward for one micro-batch; all groups are alike."""
     from matplotlib.ticker import MaxNLocator
 
     share = shares(plan)
@@ -149,8 +150,9 @@ class _Ground:
 @canvas.styled
 def assignment_figure(assignment: Assignment, circuit_bandwidth: float) -> Figure:
     """Return a figure of the bytes of each pair of ranks beside the bytes per second of the circuits that the pair
-    holds, on average over the cycle: rows send, columns receive, crosses mark pairs with traffic and no circuit.
-    Colours grow deeper on a logarithmic scale. Neighbouring ranks are drawn as one where there are more than 128.
+    holds, on average over the holds of the cycle: rows send, columns receive, crosses mark pairs with traffic and no
+    circuit. Colours grow deeper on a logarithmic scale. Where there are more than 128 ranks, a cell is of several
+    neighbouring ones: their bytes are added up, and a cross means that any pair of the cell has none.
     ``circuit_bandwidth`` is bytes per second of one circuit."""
     traffic, ranks = assignment.traffic, assignment.traffic.ranks
     block = -(-ranks // MOST_CELLS)

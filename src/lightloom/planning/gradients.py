@@ -295,9 +295,10 @@ class PricedExchange:
         return None
 
     def phases(self, kind: Kind, values: float, ranks: int) -> list[Phase]:
-        """Return the collectives of an exchange of ``values`` gradients among ``ranks`` ranks, in order, in the place
-        of one of ``kind``; for a reduce-scatter the first phase only. Their bytes are those for the whole model's
-        gradient times ``values`` over its number of values."""
+        """Return the collectives of an exchange of ``values`` gradients among ``ranks`` ranks, in order, each with its
+        kind, its bytes (also by number of summed gradients where they depend on it), among which ranks it goes and
+        whether it may hide behind the backward pass, in the place of one of ``kind``; for a reduce-scatter the first
+        phase only. Their bytes are those for the whole model's gradient times ``values`` over its number of values."""
         share = values / max(self.gradient.values, 1)
         phases = [scaled(phase, share) for phase in self.method.phases(self.gradient, ranks)]
         return phases[:1] if kind == "reduce-scatter" else phases
@@ -422,7 +423,9 @@ def sized(
     method: ExchangeMethod, model: str, graph: ComputeGraph, profile: Path | None, ratio: float | None, engine: str
 ) -> PricedExchange:
     """Return a method on a model's gradients with its engine (none yet for ``accelerator``); where its bytes depend on
-    the gradients' values, with the bits of a value by the stated ratio, else as profiled.
+    the gradients' values, with the bits of a value by the stated ratio (32 over it, alike for sums of any number of
+    gradients), else as profiled (:func:`bits_by_terms`). ``profile`` and ``ratio`` are not read otherwise, ``ratio``
+    but by "nic".
 
     Args:
         method: exchange method.
@@ -460,10 +463,10 @@ def ring_codec_of(method: ExchangeMethod) -> methods.RingCodecExchange:
 
 
 def bits_by_terms(entry: CodecProfile) -> tuple[tuple[int, float], ...]:
-    """Return the bits of a coded value by the number of gradients in a sum: pairs (number of summed gradients, bits),
-    ascending. Each is the bits of a single gradient's value, over all gradients that were profiled, times how much
-    larger a sum of so many was at the step where sums were profiled. Where sums were not profiled, the one pair of a
-    single gradient."""
+    """Return the bits of a coded value (32 of float32 over the compression ratio) by the number of gradients in a sum:
+    pairs (number of summed gradients, bits), ascending. Each is the bits of a single gradient's value, over all
+    gradients that were profiled, times how much larger a sum of so many was at the step where sums were profiled. Where
+    sums were not profiled, the one pair of a single gradient."""
     one = _BITS / entry.whole.ratio
     # Sums are measured at one step; how much larger they are than single gradients holds for all.
     return tuple((terms, one * entry.sums[1] / ratio) for terms, ratio in sorted(entry.sums.items())) or ((1, one),)

@@ -73,14 +73,17 @@ class Network(NamedTuple):
 
 
 def networks(ranks: int, bandwidth: float) -> list[Network]:
-    """Return the networks of ``ranks`` ranks that are compared, an electrical ring first, each with the ideas that a
-    plan on it may use: an electrical ring and switch, rings of light (placed, with trees, synthesized), planes of
+    """Return the networks of ``ranks`` ranks that are compared, an electrical ring first, each with its fabric, the
+    algorithms to choose among (all where empty), the exchange method that it is built for ("" for none) and the ideas
+    that a plan on it may use (of "placement", "wavelengths", "mesh" and "averaging", each a paper's proposal; none on
+    electrical networks): an electrical ring and switch, rings of light (placed, with trees, synthesized), planes of
     circuits, an optical mesh, an averager, and, of a multiple of eight ranks from 16 on, groups of eight that averagers
     join.
 
     Each rank has ``bandwidth`` bytes per second in all for sending, and as much for receiving: half of it each way
-    around a ring, a quarter a link of a mesh. Wavelengths of a ring are of about 25 Gbit/s each, at most 256 of them,
-    which together have half the bandwidth, that of one way. Software delays none of the networks.
+    around a ring, a quarter for each of four planes or links of a mesh. Wavelengths of a ring are of about 25 Gbit/s
+    each, at most 256 of them, which together have half the bandwidth, that of one way. Software delays none of the
+    networks.
     """
     wavelengths = min(max(1, round(bandwidth / 2 / WAVELENGTH_RATE)), _MOST_WAVELENGTHS)
     light = {"wavelengths": wavelengths, "wavelength_bandwidth": bandwidth / 2 / wavelengths}
@@ -106,9 +109,10 @@ def networks(ranks: int, bandwidth: float) -> list[Network]:
 
 
 def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) -> Iterator[Network]:
-    """Yield networks of groups of eight ranks on rings of light, planes of circuits or meshes, whose counterparts
-    averagers join, groups and averagers each with half of ``bandwidth`` (bytes per second of a rank); nothing unless
-    the ranks are a multiple of eight and at least 16. ``light`` are the fields of a ring of light at full bandwidth."""
+    """Yield networks of groups of eight ranks on rings of light, planes of circuits or meshes, of which averagers join
+    the ranks at the same place of all groups, groups and averagers each with half of ``bandwidth`` (bytes per second of
+    a rank); nothing unless the ranks are a multiple of eight and at least 16. ``light`` are the fields of a ring of
+    light at full bandwidth."""
     if ranks % GROUP or ranks < 2 * GROUP:
         return
     between = load_fabric("optical-averager", ranks // GROUP, set={"bandwidth": bandwidth / 2})
@@ -211,8 +215,8 @@ class Composed:
 
     @cached_property
     def values(self) -> Mapping[Ideas, Best]:
-        """The best plan that uses no ideas but those of the set, for each of the 32 sets of ideas; of equally fast ones
-        that of fewer ideas."""
+        """The best plan that uses no ideas but those of the set, for each of the 32 sets of the five ideas (placement,
+        wavelengths, mesh, compression, averaging); of equally fast ones that of fewer ideas."""
         return {
             ideas: min(
                 (best for best in self.found if best.ideas <= ideas), key=lambda best: (best.time, len(best.ideas))
@@ -275,11 +279,12 @@ def compose(
     built_in: Mapping[str, PricedExchange] = MappingProxyType({}),
     advance: Callable[[], None] = lambda: None,
 ) -> Composed:
-    """Return the best plan of each network, with gradients as they are and with compressed ones; on networks with the
-    idea "placement" the best placed plan takes its place where that is faster. On electrical networks each method of
-    ``exchanges`` gives a plan of its own, on others the best of them counts, and networks that are built for a method
-    have that alone. Networks without a plan are left out, with the reason by their name in ``refused`` of what is
-    returned, which also says why sets of ideas cannot be used together.
+    """Return the best plan of each network, with the ideas that it uses, with gradients as they are and with compressed
+    ones (of which one that does not compress may be the best); on networks with the idea "placement" the best placed
+    plan takes its place where that is faster. On electrical networks each method of ``exchanges`` gives a plan of its
+    own, on others the best of them counts, and networks that are built for a method have that (gradients as they are
+    only where it gives no plan). Networks without a plan are left out, with the reason by their name in ``refused`` of
+    what is returned, which also says why sets of ideas cannot be used together.
 
     Args:
         graph: the model, at any batch.

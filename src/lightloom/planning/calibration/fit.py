@@ -299,7 +299,7 @@ class Scores:
 
 
 def scores_of(steps: Sequence[MeasuredStep], predicted: Predictions) -> Scores:
-    """Return the scores of predictions of these steps, all but the first as shares: the number of ``rows``, ``mean``,
+    """Return the scores of predictions of these steps, errors and widths as shares: the number of ``rows``, ``mean``,
     ``median`` and ``percentile_90`` of the sizes of relative errors, their ``bias`` (mean with sign), ``coverage`` of
     the 90 % intervals, their median ``half_width`` relative to the prediction, and ``rank_agreement``, Spearman's
     coefficient within model sizes (None where no size has five rows that differ); ``predicted`` has a prediction of

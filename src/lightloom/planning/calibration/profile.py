@@ -643,8 +643,8 @@ def _exchange_rows(
 def exchange_pricer(cluster: Cluster, world: int | None) -> Callable[[TracedExchange], float | None]:
     """Return a function that gives the predicted seconds of a traced exchange on a cluster with circuits in place, by
     the fabric's collective library where it states one, else by the cheapest schedule, among the ranks of its group,
-    else among ``world`` ranks. The bytes of a traced all-gather are taken for one rank's share, those of other kinds
-    for the whole that a rank holds.
+    else among ``world`` ranks. Traced bytes are what a rank puts in: one share of the whole for an all-gather, the
+    whole for an all-reduce or reduce-scatter.
 
     The function returns None where the kind, the bytes or the ranks are not known, the ranks are below 2 or more than
     the cluster's, or the fabric carries no such collective.

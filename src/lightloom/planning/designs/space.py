@@ -61,8 +61,8 @@ class DesignSpace(Config):
 
     def designs(self, ranks: Sequence[int], accelerator: str, folder: Path) -> Iterator[Design]:
         """Yield every design of these numbers of ranks of one accelerator, whether it can be built or not: family by
-        family, and in each number by number, the product of the family's lists of values, the last list varying
-        fastest. Files that fabrics name are relative to ``folder``."""
+        family, and for each number of ranks in the order given, the product of the family's lists of values, the last
+        list varying fastest. Files that fabrics name are relative to ``folder``."""
         for family, count in product(self.families, ranks):
             for values in product(*family.set.values()):
                 yield Design(

@@ -66,7 +66,7 @@ class Site(Config):
     @model_validator(mode="after")
     def _prices_are_of_parts_of_fabrics(self) -> Self:
         """Return the site itself; ValueError where ``prices`` names a board, a host or a fibre, or stands beside
-        ``fabric_price``."""
+        ``fabric_price``; UnknownNameError for a part that is not in the catalog."""
         for name in self.prices:
             if (kind := load_part(name).kind) in ("board", "host"):
                 raise ValueError(f"price of {name}: expected a part of the fabric, or {kind}_price")
@@ -201,10 +201,11 @@ class ClusterLedger:
 
 
 def fabric_bill(fabric: Fabric, site: Site) -> Bill:
-    """Return the bill of a fabric per rank, at the choices and prices of a site.
+    """Return the bill of a fabric per rank, at the choices and prices of a site: a line for each kind of part with its
+    number a rank; the site's prices take the place of the catalog's for the parts that they name.
 
     Where the default choices cannot build the fabric, the bill has no lines and names the whole fabric, and the reason,
-    as missing. A ``fabric_price`` of the site takes the place of the parts' prices.
+    as missing. A ``fabric_price`` of the site takes the place of the prices of all parts.
 
     Raises:
         InputError: the site states choices, and the fabric cannot be built so.
@@ -225,8 +226,8 @@ def fabric_bill(fabric: Fabric, site: Site) -> Bill:
 
 
 def unused_inputs(fabric: Fabric, site: Site) -> tuple[str, ...]:
-    """Return the names of those of a site's choices and part prices without which the bill of a fabric would be the
-    same.
+    """Return the names of those of a site's stated choices without which the bill of a fabric would be the same, then
+    of its part prices whose parts the bill has not.
 
     A choice without which there is no bill counts as used.
 
@@ -247,8 +248,8 @@ def unused_inputs(fabric: Fabric, site: Site) -> tuple[str, ...]:
 
 
 def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
-    """Raise unless every choice and part price of a site changes the bill of at least one of the fabrics; a fabric that
-    cannot be built with the choices is passed over.
+    """Raise unless every stated choice of a site changes the bill of at least one of the fabrics, and every part with a
+    price is in one of the bills; a fabric that cannot be built with the choices is passed over.
 
     Raises:
         ConfigError: one changes nothing, so that it is a mistake; names the first of these in the alphabet.
@@ -403,8 +404,9 @@ class StepEnergy:
 
     def to_json(self) -> Document:
         """Return joules by name: ``total_j`` (None where a part is missing), ``known_j``, ``low_j`` and ``high_j`` of
-        what is known; ``compute_j``, ``host_j``, ``transmission_j`` and ``interface_j``, each None where nothing of it
-        is known; then the names in ``missing`` and ``assumptions``. All are those of one step over all ranks."""
+        what is known (None where nothing is); ``compute_j``, ``host_j``, ``transmission_j`` and ``interface_j``, each
+        None where nothing of it is known; then the names in ``missing`` and ``assumptions``. All are those of one step
+        over all ranks."""
         total = self.total
         sums = {"total_j": self.total_j, "known_j": self.known_j, "low_j": total.low, "high_j": total.high}
         parts = {f"{part.name}_j": getattr(self, part.name).value for part in fields(self)}

@@ -109,9 +109,10 @@ class Groups(NamedTuple):
 
 
 def communicator_groups(traces: StepTraces) -> Groups:
-    """Return the communicator groups of every collective, numbered from 1 in the order of first use: ``members``, the
-    ranks of each group by its number, and ``number``, by collective and the stages that it joins, the number of each
-    rank's group as a list over all ranks. Collectives of all ranks have no group, and number 0.
+    """Return the communicator groups of every collective, numbered from 1 in the order of first use over the stages'
+    lists: ``members``, the ranks of each group by its number, and ``number``, by collective and the stages that it
+    joins, the number of each rank's group as a list over all ranks. Collectives of all ranks have no group, and number
+    0.
 
     Raises:
         UnsupportedError: more than :data:`MOST_GROUPS` (2,147) groups, as many as ASTRA-sim counts.
@@ -165,8 +166,8 @@ def node_count(traces: StepTraces) -> int:
 
 
 def collective_nodes(traces: StepTraces) -> dict[int, CollectiveUse]:
-    """Return the collective of each node that is one, by node id: the number of the stage times the length of the
-    longest stage's list, plus the place in the list."""
+    """Return the collective of each node that is one, by node id: the number of the stage (from 0) times the length of
+    the longest stage's list, plus the place in the list."""
     stride = max(map(len, traces.stages))
     return {
         stage * stride + place: operation.use
@@ -179,7 +180,8 @@ def collective_nodes(traces: StepTraces) -> dict[int, CollectiveUse]:
 def rank_nodes(traces: StepTraces, groups: Groups) -> Iterator[list[Node]]:
     """Yield the list of nodes of each rank's trace, rank after rank; ``groups`` are the communicator groups of the same
     traces. Ids are those of :func:`collective_nodes`, the same on every rank of a stage, and durations whole
-    microseconds, 0 of communication."""
+    microseconds, 0 of communication. Dependencies are ids, those on results apart from those that only keep an order;
+    attributes are those that ASTRA-sim reads (:func:`_attributes`)."""
     per_stage, stride = traces.ranks // len(traces.stages), max(map(len, traces.stages))
     durations = [_microseconds(operations) for operations in traces.stages]
     for rank in range(traces.ranks):
@@ -270,9 +272,10 @@ def _is_export(folder: Path) -> bool:
 
 def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) -> dict[str, object]:
     """Write the folder of an exported step beside its place and rename it, in place of an earlier export, which is
-    deleted; return what its ``lightloom.json`` says. It holds a trace of each rank (``step.RANK.et``), the traces of
-    the schedules, ``schedules.yml``, ``groups.json``, ``network.yml``, ``system.json``, ``remote_memory.json`` and
-    ``lightloom.json``.
+    deleted; return what its ``lightloom.json`` says (``schema``, ``about``, ``one_communication_at_a_time_s``,
+    ``ranks``, ``nodes``, ``collectives``, ``notes``, ``command``). It holds a trace of each rank (``step.RANK.et``),
+    the traces of the schedules, ``schedules.yml``, ``groups.json``, ``network.yml``, ``system.json``,
+    ``remote_memory.json`` and ``lightloom.json``.
 
     Args:
         folder: new, empty, or an earlier export.

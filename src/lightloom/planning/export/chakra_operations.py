@@ -88,7 +88,8 @@ class StageOperations:
 
     def compute(self, name: str, seconds: float, *after: int, flops: int | None = None) -> int:
         """Add a computing operation of ``seconds`` after the computing before it, the operations that :meth:`wait_for`
-        named and the places ``after``; return its place in the list."""
+        named and the places ``after``; return its place in the list. ``flops`` are its floating-point operations, None
+        where they are not known."""
         data = tuple(dict.fromkeys((*self.computed, *self._awaited, *after)))
         self._awaited = ()
         place = self.add(Operation(verb="compute", name=name, data=data, seconds=seconds, flops=flops))
@@ -177,15 +178,15 @@ class Payload(NamedTuple):
 
 
 def payloads(job: Job, strategy: Strategy, by_unit: Mask) -> list[Payload]:
-    """Return the different collectives of a step of stages, each with how many of it every chunk or stage has, by part
-    of the step (a key such as ``forward``, :func:`_counts`). Collectives of one rank or of no bytes are left out. Where
-    groups share channels, ``use`` has the bytes of one group, and ``shared`` is the number by which they are multiplied
-    to be priced.
+    """Return the different collectives (axis, kind, bytes, ranks, stride) of a step of pipeline stages, each with how
+    many of it every chunk or stage has in one pass, or once a step: lists by part of the step (a key such as
+    ``forward``, :func:`_counts`). Collectives of one rank or of no bytes are left out. Where groups share channels,
+    ``use`` has the bytes of one group, and ``shared`` is the number by which they are multiplied to be priced.
 
     Args:
         job: where the strategy runs, at the prices of its axes.
         strategy: other than data parallelism alone.
-        by_unit: True where a chunk exchanges gradients unit by unit: [1, chunks].
+        by_unit: True where a chunk exchanges gradients unit by unit (a unit is a block of the model): [1, chunks].
     """
     rows, sharing = Strategies.of(strategy), job.shares is None
     priced: dict[_Priced, None] = {}
@@ -228,10 +229,10 @@ def _counts(exchanges: StageExchanges) -> dict[str, list[int]]:
     that take a second for each of them and none for others.
 
     Parts are ``forward``, ``backward``, ``token gradients``, ``parameters`` and ``gradients``; then for the ``first``
-    unit of a chunk and for each ``other`` one its gathers and scatters (``gather``, ``regather`` and ``scatter of
-    first``, of ``other``), and ``gradients of first`` and ``gradients of other`` where they are exchanged unit by unit.
-    Lists are by chunk, those of ``token gradients`` and ``parameters``, and of ``gradients`` that overlap no passes, by
-    stage.
+    unit (block of the model) of a chunk and for each ``other`` one its gathers and scatters (``gather``, ``regather``
+    and ``scatter of first``, of ``other``), and ``gradients of first`` and ``gradients of other`` where they are
+    exchanged unit by unit. Lists are by chunk, those of ``token gradients`` and ``parameters``, and of ``gradients``
+    that overlap no passes, by stage.
     """
     replicas = exchanges.replicas
     columns = {
@@ -330,9 +331,9 @@ class StagedOperations:
 
     def of_stage(self, stage: int) -> list[Operation]:
         """Return the operations of every rank of a stage in the step, in the order in which they are added: each comes
-        after all that it waits for. They are the gather of the stage's parameters, its passes in 1F1B order, the
-        exchanges once a step (of gradients, unless they overlap the last backward pass, and of token gradients), sums
-        over tied tables and the update."""
+        after all that it waits for. They are the gather of the stage's parameters (where sharding gathers them once a
+        step), its passes in 1F1B order, the exchanges once a step (of gradients, unless they overlap the last backward
+        pass, and of token gradients), sums over tied tables and the update."""
         builder, stages, chunks = StageOperations(), self._strategy.pp, len(self._units)
         builder.wait_for(*_add_collectives(builder, "parameters", self._whole[0], "parameters", stage))
         for direction, chunk, micro in one_forward_one_backward(
@@ -357,9 +358,10 @@ class StagedOperations:
 
     def _pass(self, builder: StageOperations, direction: str, chunk: int, micro: int) -> None:
         """Add to ``builder`` a pass of one micro-batch through a chunk: the receive that it waits for, its computing
-        unit by unit with the collectives in and beside it, its send, and after the backward pass of the last
-        micro-batch, where gradients overlap, their exchange. A pass's seconds are divided equally among its units, and
-        a unit's among its collectives; the backward pass takes the units in reverse.
+        unit by unit (a unit is a block of the model) with the collectives in and beside it, its send, and after the
+        backward pass of the last micro-batch, where gradients overlap, their exchange. A pass's seconds (those of the
+        step that early exchanges slow included) are divided equally among its units, and a unit's among its
+        collectives; the backward pass takes the units in reverse.
 
         Args:
             builder: of the stage.

@@ -86,8 +86,8 @@ class CarriedCollective:
 
 def carried(price: Price, use: CollectiveUse, shared: float = 1.0) -> CarriedCollective:
     """Return how a collective is carried: the algorithm, the seconds (circuits in place), the time model of a message
-    between two ranks, and the schedule, with rows for every rank, and its fabric; the latter two are None for a
-    collective library.
+    between two ranks (bytes per second, seconds of latency, bytes of a message), and the schedule, with rows for every
+    rank, and its fabric; the latter two are None for a collective library.
 
     Args:
         price: the function that prices collectives of this group.
@@ -240,8 +240,8 @@ def network_of(
     sizes: Sequence[tuple[str, int]], lines: Mapping[str, Sequence[tuple[float, Line]]], *, around: bool
 ) -> tuple[AnalyticalNetwork, list[str]]:
     """Return the network, and notes on what it says otherwise than the plan: one dimension of all ranks where messages
-    take as long along all axes, else a fully connected dimension for each axis of several ranks, with the mean rate and
-    latency of its messages; an axis along which nothing is sent takes those of another.
+    take as long along all axes (to a thousandth), else a fully connected dimension for each axis of several ranks, with
+    the mean rate and latency of its messages; an axis along which nothing is sent takes those of another.
 
     Args:
         sizes: name and ranks of each axis, the one whose ranks are neighbours first; they multiply to all ranks.
@@ -281,7 +281,7 @@ def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int)
 def _mean(name: str, lines: Sequence[tuple[float, Line]], notes: list[str]) -> Line:
     """Return the time model whose rate is the mean over all bytes and whose latency that over all messages of an axis;
     its message is the mean of theirs. Add a sentence to ``notes``, in place, where some messages take longer or shorter
-    than by it.
+    than by it (by more than a thousandth).
 
     ``lines`` are, for each collective or send, its bytes in the whole step and the time model of its messages; ``name``
     is the axis.
@@ -326,8 +326,10 @@ class StepTraces:
 def step_traces(
     job: Job, choice: Strategy | PlacedChoice, step: StrategyStep | PlacedStep | BroadcastStep
 ) -> StepTraces:
-    """Return everything that the traces of a plan's step say: what each stage does, how collectives are carried, the
-    network, and notes on what these say otherwise than the plan.
+    """Return everything that the traces of a plan's step say: the number of ``ranks``, the operations of a rank of each
+    stage (``stages``, of data parallelism alone a single one), how each different collective is carried (``carriers``:
+    algorithm, seconds, time model of a message, schedule), ASTRA-sim's ``network``, and ``notes``, sentences on what
+    these say otherwise than the plan.
 
     Args:
         job: where the plan runs.

@@ -32,9 +32,11 @@ _AXES = {"shards": ("tensor", "expert"), "replicas": ("data", "expert-data"), "g
 
 
 def counted(plan: Plan) -> tuple[Timeline, list[Counter]]:
-    """Return a plan's timeline with the bytes of its transmissions in their details, and those of its counters that
-    have any moment: load (bytes/s), memory of the fullest rank (bytes) and number of lit channels. Bytes are those of
-    one collective (``Collective.nbytes``) or of one rank's send, not of all groups or ranks."""
+    """Return a plan's timeline with the bytes of its transmissions as the detail ``bytes``, and those of its counters
+    that have any moment: "load (bytes/s)" of all transmissions together, "memory of the fullest rank (bytes)", and
+    "wavelengths lit" or "planes lit" (:func:`_wavelengths`). Bytes are those of one collective (``Collective.nbytes``)
+    or of one rank's send, not of all groups or ranks; an interval that stands for exchanges of several axes has their
+    sum."""
     timeline, step = plan.timeline, plan.step
     if isinstance(step, StrategyStep) and step.stages is not None and isinstance(plan.choice, Strategy):
         job = plan.job
@@ -68,9 +70,9 @@ def _with_bytes(interval: Interval, nbytes: dict[str, list[float]]) -> Interval:
 
 
 def _memory_counter(plan: Plan, timeline: Timeline) -> Counter:
-    """Return the bytes that a rank of the fullest stage holds over time, with the plan's memory as its peak:
-    activations come at the start of forward passes and go at the end of backward passes, on top of what is held
-    throughout; constant for placed plans."""
+    """Return the counter "memory of the fullest rank (bytes)": what a rank of the fullest stage holds over time, with
+    the plan's memory as its peak: activations come at the start of forward passes (of operators for data parallelism
+    alone) and go at the end of backward ones, on top of what is held throughout; constant for placed plans."""
     name, end = "memory of the fullest rank (bytes)", timeline.step_time
     if not isinstance(plan.choice, Strategy) or not isinstance(plan.step, StrategyStep):
         return Counter(name, (0.0, end), (plan.memory, plan.memory))

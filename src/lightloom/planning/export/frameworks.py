@@ -58,8 +58,11 @@ def expressible(search: PlanSearch) -> Plan:
 
 
 def exported(plan: Plan, graph: ComputeGraph) -> ExportedJob:
-    """Return the facts that frameworks are told of a plan of a strategy (not of a placed plan: AssertionError);
-    ``graph`` is the model's."""
+    """Return the facts that frameworks are told of a plan of a strategy (not of a placed plan: AssertionError):
+    ``origin`` (a line that names model, cluster, plan and samples of a step), ``ranks``, ``strategy``, ``training``
+    settings, names of ``algorithms``, ``sequence_length`` in tokens and ``vocabulary`` in rows (each None where the
+    model has none), ``layers`` (blocks of each chunk of the pipeline, in the order of the model) and ``node_replicas``,
+    the neighbouring replicas in one node; ``graph`` is the model's."""
     strategy, cluster = plan.choice, plan.cluster
     assert isinstance(strategy, Strategy)
     model, length, logits = plan.job.model, sequence_length(graph), logits_of(graph.operators)
@@ -191,10 +194,17 @@ Value = str | int | bool | list[list[str]]
 
 
 def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
-    """Return torchtitan's settings for the split, by section (``training``, ``parallelism``, ``activation_checkpoint``)
-    and key; keys of what the split does not use may be left out. ``data_parallel_shard_degree`` is 1 without sharding
-    and for ZeRO-1, the replicas of a node for hybrid sharding, else all data-parallel ranks; the replicate degree is
-    the rest of these. Number formats bf16, fp16 and fp8 are all written as "bfloat16", others as "float32"."""
+    """Return torchtitan's settings for the split, by section and key; keys of what the split does not use may be left
+    out.
+
+    ``training`` has the global batch, the local one (with a pipeline a data-parallel rank's share of the global batch,
+    else a micro-batch), the sequence length and the number format: "bfloat16" for bf16, fp16 and fp8, "float32" for
+    others. ``parallelism`` has the degrees, resharding after the forward pass ("never" for ZeRO-2, else "always") and,
+    with a pipeline, the schedule, samples of a micro-batch and, where the stages are not those that torchtitan cuts,
+    the names of the modules of each. ``data_parallel_shard_degree`` is 1 without sharding and for ZeRO-1, for hybrid
+    sharding the replicas of a node over the context degree (at least 1), else all data-parallel ranks; the replicate
+    degree is the data-parallel ranks over it. ``activation_checkpoint`` has the ``mode``: the strategy's recomputation.
+    """
     strategy = job.strategy
     sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas // strategy.cp}.get(strategy.sharding, strategy.dp)
     sharers = max(sharers, 1)
