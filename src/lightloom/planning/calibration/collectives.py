@@ -261,8 +261,9 @@ def fit_scales(system: System, transport: Transport) -> Transport:
 
 
 def predicted_collectives(system: System, transport: Transport) -> Floats:
-    """Return the predicted seconds of every row of a system, each by its fastest way: [rows]. The ways are those of the
-    system's own transport, priced with the corrections, shared figures and scales of ``transport``."""
+    """Return the predicted seconds of every row of a system, each by its fastest way (protocol and algorithm): [rows].
+    The ways are those of the system's own transport, priced with the corrections, shared figures and scales of
+    ``transport``."""
     return seconds(system.ways, Constants.of(transport))
 
 
@@ -313,7 +314,8 @@ def read_systems(
     accelerator: str | None = None,
     gpus: int | None = None,
 ) -> tuple[list[System], list[str]]:
-    """Return the systems of tables of timed collectives, their rows grouped by system, and the checksums of the files.
+    """Return the systems (what was measured on: rows, tiers of bandwidth, transport) of tables of timed collectives,
+    their rows grouped by system, and the checksums of the files.
 
     Args:
         tables: files, or names in the folder ``LIGHTLOOM_MEASURED``; columns ``cluster`` and ``transport`` name the
@@ -331,7 +333,8 @@ def read_systems(
     Raises:
         ConfigError: a file cannot be read, nothing names the system of a table or its transport, the transport costs
             nothing, or rows are of several nodes without a cluster.
-        UnsupportedError: a cluster's fabric has no tiers of switches.
+        UnsupportedError: a cluster's fabric has no tiers of switches, or the accelerator states no bandwidth into its
+            node.
     """
     systems, digests = [], []
     for name in tables:

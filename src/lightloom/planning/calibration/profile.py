@@ -79,8 +79,9 @@ class ProfiledKernel(NamedTuple):
 
 
 def kernel_of(call: Call) -> ProfiledKernel | None:
-    """Return the kernel that a profiled call launches, as a product, attention or memory traffic; None where the call's
-    name is none of these, or its shapes and values were not recorded well enough."""
+    """Return the kernel that a profiled call launches: a matrix product or attention, with its shape (``m``, ``n``,
+    ``k``, the number of ``products``) and the passes that it computes, or memory traffic with its ``nbytes``; None
+    where the call's name is none of these, or its shapes and values were not recorded well enough."""
     try:
         return _product_kernel(call) or _attention_kernel(call) or _memory_kernel(call)
     except (IndexError, TypeError, ZeroDivisionError, ValueError):

@@ -284,7 +284,8 @@ def transport_of(accelerator: Accelerator) -> Transport:
 
 
 def priors_of(accelerator: Accelerator) -> Priors:
-    """Return the priors for jobs on an accelerator: those of its kernels and steps, then those of its transport.
+    """Return the priors for jobs on an accelerator, by name of the parameter (value, standard deviation of its natural
+    logarithm, largest value, unit, meaning, source): those of its kernels and steps, then those of its transport.
 
     Raises:
         UnsupportedError: the accelerator has no kernel model, or names no transport.

@@ -104,9 +104,10 @@ class Cause:
 
 
 def causes_of(bill: Bill, log: InterruptionLog | None, mtbf: Mapping[str, float]) -> tuple[Cause, ...]:
-    """Return the causes of interruptions with their rates for each rank, in the order of their groups: accelerator,
-    host, network, software, all. Without a log there is one for each part of the bill that may fail, one without rate
-    for each that the bill misses, and one for software, with a log one for each group that it has.
+    """Return the causes of interruptions with their rates (interruptions a second for each rank, None where nothing
+    states it), in the order of their groups: accelerator, host, network, software, all. Without a log there is one for
+    each part of the bill that may fail, one without rate for each that the bill misses, and one for software, with a
+    log one for each group that it has.
 
     Args:
         bill: the parts of a rank: boards, hosts and fabric.

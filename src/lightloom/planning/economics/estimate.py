@@ -502,8 +502,8 @@ def changes(base: Estimate) -> tuple[Change, ...]:
 def spare_counts(base: Estimate) -> tuple[SpareCount, ...]:
     """Return a row for each number of spares from two below to two above the chosen one, which is marked, ascending,
     none below 0, each with its goodput and the price below which its last node pays: in prices of a node in use
-    (infinite where nothing trains without that node, 0 for no spares), and in dollars (None where no price is known,
-    and for no spares)."""
+    (``relative_worth``: infinite where nothing trains without that node, 0 for no spares), and in dollars (``worth``:
+    None where no price is known, and for no spares)."""
     job = base.job
     price = base.node_price.value
 

@@ -359,9 +359,9 @@ class StagedOperations:
     def _pass(self, builder: StageOperations, direction: str, chunk: int, micro: int) -> None:
         """Add to ``builder`` a pass of one micro-batch through a chunk: the receive that it waits for, its computing
         unit by unit (a unit is a block of the model) with the collectives in and beside it, its send, and after the
-        backward pass of the last micro-batch, where gradients overlap, their exchange. A pass's seconds (those of the
-        step that early exchanges slow included) are divided equally among its units, and a unit's among its
-        collectives; the backward pass takes the units in reverse.
+        backward pass of the last micro-batch, where gradients overlap, their exchange. A pass's seconds (with those by
+        which the exchange of gradients beside it prolongs the last backward pass) are divided equally among its units,
+        and a unit's among its collectives; the backward pass takes the units in reverse.
 
         Args:
             builder: of the stage.

@@ -153,8 +153,9 @@ def arguments(job: ExportedJob) -> list[str]:
 def _stage_arguments(job: ExportedJob) -> list[str]:
     """Return the options that tell Megatron how many layers each stage or chunk has; none where all stages have equally
     many and are not interleaved, as Megatron cuts by itself. Equal interleaved chunks take
-    ``--num-layers-per-virtual-pipeline-stage``, stages of which only the first and the last differ the layers of these,
-    all others a ``--pipeline-model-parallel-layout``."""
+    ``--num-layers-per-virtual-pipeline-stage``, uninterleaved stages of which only the first and the last differ the
+    layers of these (``--decoder-first-pipeline-num-layers`` and ``--decoder-last-pipeline-num-layers``, the latter only
+    with more than two stages), all others a ``--pipeline-model-parallel-layout``."""
     layers, virtual = job.layers, job.strategy.virtual_stages
     if len(set(layers)) == 1:
         return [f"--num-layers-per-virtual-pipeline-stage {layers[0]}"] if virtual > 1 else []
