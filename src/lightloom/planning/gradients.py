@@ -86,10 +86,10 @@ class CodecEngine(Config):
 
 
 def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
-    """Return an engine named "accelerator" of kernels on the accelerator, at half of its memory bandwidth by
-    assumption, alike for encoding and decoding. With ``fused``, each float32 value is read or written 3 times,
-    otherwise 20 times (operations of torch one by one). A message takes a kernel launch of the accelerator, 10 us where
-    it states none; products of matrices run at 0.3 of its lowest peak rate.
+    """Return an engine named "accelerator" of kernels on the accelerator (rates in bytes of float32 values a second),
+    at half of its memory bandwidth by assumption, alike for encoding and decoding. With ``fused``, each float32 value
+    is read or written 3 times, otherwise 20 times (operations of torch one by one). A message takes a kernel launch of
+    the accelerator, 10 us where it states none; products of matrices run at 0.3 of its lowest peak rate.
 
     Raises:
         ConfigError: its memory bandwidth is unknown.
@@ -171,8 +171,9 @@ def nic_engine(codec: str | None, entry: CodecProfile | None, ratio: float | Non
 
 
 def engine_from_file(path: Path) -> CodecEngine:
-    """Return the engine that a YAML file describes by the fields of :class:`CodecEngine`; it is named after the file,
-    without its ending, unless it states a name.
+    """Return the engine that a YAML file describes by the fields of :class:`CodecEngine` (``placement`` "host" or
+    "nic", ``encode`` and ``decode`` in bytes of float32 values a second, seconds of a message, FLOP/s of matrix
+    products, ``source``); it is named after the file, without its ending, unless it states a name.
 
     Raises:
         ConfigError: the file is unreadable or malformed.
@@ -333,8 +334,9 @@ class PricedExchange:
         gradients, where coded sums travel along it (only of methods of one phase; ValueError otherwise): for a
         reduce-scatter that of the sums on the way, for an all-reduce the mean of these and of finished sums.
 
-        Around a ring (``ring``), hops carry sums of 1, 2 ... ranks - 1 gradients. Other schedules add up in another
-        order; their sums are taken to be as large as finished ones.
+        Around a ring (``ring``), hops carry sums of 1, 2 ... ranks - 1 gradients, whose sizes are interpolated between
+        those that were measured. Other schedules add up in another order; their sums are taken to be as large as
+        finished ones.
         """
         (phase,) = self.phases("all-reduce", values, ranks)
         finished = nbytes_of_terms(phase, ranks)

@@ -561,7 +561,8 @@ def jobs_of(steps: Sequence[MeasuredStep], accelerator: Accelerator) -> Jobs:
 
 
 def sizes_of(step: MeasuredStep) -> TransformerSizes:
-    """Return the sizes of the transformer that a step trains."""
+    """Return the sizes of the transformer that a step trains: hidden, layers, heads, ffn, vocabulary and sequence
+    length."""
     return TransformerSizes(**{field.name: getattr(step, field.name) for field in fields(TransformerSizes)})
 
 
@@ -584,8 +585,9 @@ def settings_of(step: MeasuredStep) -> TrainingSettings:
 
 def fabric_of(step: MeasuredStep, accelerator: Accelerator) -> Tiers:
     """Return the fabric of a step's GPUs: the switch of each node, with the accelerator's bandwidth into it and no
-    latency, and the network between nodes, whose bandwidth a node is shared equally by its GPUs. Data reach 97 % of the
-    network's bandwidth, and in the node the share that the transport's generation states (all of it without one).
+    latency, and the network between nodes, whose stated bandwidth (Gbit/s of a node, each way) the GPUs of a node share
+    equally, as a switch that is not oversubscribed. Data reach 97 % of the network's bandwidth, and in the node the
+    share that the transport's generation states (all of it without one).
 
     Raises:
         UnsupportedError: the accelerator names no transport, or the bandwidth into its node is not known.

@@ -533,7 +533,8 @@ def resumed(run: Runner, folder: Path, graph: ComputeGraph) -> Iterator[Runner]:
         graph: the model.
 
     Raises:
-        ConfigError: the folder cannot be written to, holds other files or another run, or is in use.
+        ConfigError: the folder cannot be written to (also where the block itself raises an OSError), holds other files
+            or another run, or is in use.
     """
     model = content_hash(graph.to_json())
     with open_journal(folder, f"designs for {graph.name}") as journal:

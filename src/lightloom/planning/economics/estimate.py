@@ -384,7 +384,8 @@ def play(estimated: Estimate, months: float, runs: int, seed: int, world: World)
         months: length of a run.
         runs: number of runs.
         seed: of the random numbers.
-        world: departures from the assumptions of the closed form.
+        world: departures from the assumptions of the closed form (Weibull lifetimes of nodes, repair crews, and racks
+            that fail as a whole).
 
     Raises:
         ConfigError: no run, or no time to play.

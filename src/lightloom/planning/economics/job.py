@@ -440,7 +440,8 @@ def simulate(job: Job, seconds: float, *, runs: int = 8, seed: int = 0, world: W
         seconds: length of each run.
         runs: number of runs.
         seed: of the random numbers.
-        world: departures from the assumptions of the closed form; None for none.
+        world: departures from the assumptions of the closed form (Weibull lifetimes of nodes, repair crews, and racks
+            that fail as a whole); None for none.
 
     Raises:
         ConfigError: no time to simulate, or no run.
