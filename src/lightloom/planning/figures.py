@@ -77,7 +77,8 @@ def placement_figure(plan: HybridPlan) -> Figure:
 
 def _load(axes: Axes, plan: HybridPlan) -> None:
     """Draw on ``axes`` the time of both passes of a micro-batch, without the update, that each device of a group
-    computes, in milliseconds: a bar each, forward then backward."""
+    computes, in milliseconds: a horizontal bar each, forward and behind it backward; with a grid, a label and a legend.
+    Sets the limits across."""
     from matplotlib.ticker import MaxNLocator
 
     balanced, device = plan.balanced, plan.placement.device
@@ -99,7 +100,8 @@ def _load(axes: Axes, plan: HybridPlan) -> None:
 
 def _names(operators: tuple[str, ...]) -> tuple[list[int], list[str]]:
     """Return the places (operators' indices) of names along an axis, and the names: all of at most 22 operators; of
-    more, those of the blocks at the operators where they begin, so far apart that they do not overlap."""
+    more, those of the blocks at the operators where they begin, so far apart that they do not overlap. Names are
+    shortened to 22 letters (:func:`_short`)."""
     if len(operators) <= _MOST_NAMES:
         return list(range(len(operators))), [canvas.plain(_short(name)) for name in operators]
     blocks = [numbered_block(name) or name.partition(".")[0] for name in operators]
@@ -242,8 +244,9 @@ def _draw(ground: _Ground, sent: Floats, served: Floats, relayed: Mask) -> Figur
 
 def _matrix(axes: Axes, title: str, values: Floats, words: Callable[[float], str], ground: _Ground) -> None:
     """Draw ``values`` [row, column] on ``axes``, rows downwards, as opacity on a logarithmic scale, from the largest
-    down to the smallest above 0, at least one decade and at most six; nothing where 0. ``words`` writes a value as text
-    beside the colour scale."""
+    down to the smallest above 0, at least one decade and at most six (below, as pale as the smallest); nothing where 0.
+    Colours are those of the kinds of parallelism; axes have ``title``, labels, lines where groups begin, and a colour
+    scale beside them. ``words`` writes a value as text beside the colour scale."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FixedLocator, MaxNLocator

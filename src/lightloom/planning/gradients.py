@@ -209,7 +209,8 @@ class PricedExchange:
 
     def on(self, accelerator: Accelerator) -> PricedExchange:
         """Return the exchange with an engine: its own where it has one, else kernels on ``accelerator`` at an assumed
-        rate (:func:`assumed_engine`), fused where the method's are.
+        rate (half of its memory bandwidth over the accesses to a value, :func:`assumed_engine`), fused where the
+        method's are.
 
         Raises:
             ConfigError: an engine has to be assumed, and the accelerator's memory bandwidth is unknown.

@@ -130,10 +130,11 @@ def _with_averagers(ranks: int, bandwidth: float, light: Mapping[str, float]) ->
 
 
 def equal_networks(ranks: int, bandwidth: float, equal: Equal, site: Site) -> tuple[list[Network], dict[str, str]]:
-    """Return the networks of :func:`networks` at equal bandwidth a rank, or of at most the power or the price of the
-    electrical ring with that bandwidth, each with the most bandwidth, tried up to about 360 times as much, that costs
-    no more; and, by name, the reasons of networks that are left out because a part has no such figure or they cost more
-    at any bandwidth tried, down to 1/256 of that given.
+    """Return the networks of :func:`networks` (electrical and optical ones, with the ideas that a plan may use on each)
+    at equal bandwidth a rank, or of at most the power or the price of the electrical ring with that bandwidth, each
+    with the most bandwidth, tried up to about 360 times as much, that costs no more; and, by name, the reasons of
+    networks that are left out because a part has no such figure or they cost more at any bandwidth tried, down to 1/256
+    of that given.
 
     Args:
         ranks: ranks of each network.
@@ -215,8 +216,9 @@ class Composed:
 
     @cached_property
     def values(self) -> Mapping[Ideas, Best]:
-        """The best plan that uses no ideas but those of the set, for each of the 32 sets of the five ideas (placement,
-        wavelengths, mesh, compression, averaging); of equally fast ones that of fewer ideas."""
+        """The fastest plan of all networks (with its network and the ideas that it uses) that uses no ideas but those
+        of the set, for each of the 32 sets of the five ideas (placement, wavelengths, mesh, compression, averaging); of
+        equally fast ones that of fewer ideas."""
         return {
             ideas: min(
                 (best for best in self.found if best.ideas <= ideas), key=lambda best: (best.time, len(best.ideas))

@@ -179,7 +179,10 @@ class Accuracy(Result):
 
     def to_json(self) -> Document:
         """Return a document with ``table`` (name), its checksum ``sha256``, ``basis`` of the parameters in words,
-        ``scores`` (the fields of :class:`Scores`, errors as shares) and ``rows`` as :meth:`rows` returns them."""
+        ``scores`` (``rows``, ``mean``, ``median``, ``bias``, ``percentile_90``, ``coverage`` and ``half_width``, errors
+        as shares, and ``rank_agreement``, None where no model size has enough rows) and ``rows``, one for each measured
+        step as :meth:`rows` returns them (names, seconds measured and predicted, ends of the interval, relative
+        error)."""
         document = attributes(self, "table=steps.name sha256=steps.sha256 basis")
         return document | {"scores": asdict(self.scores), "rows": self.rows()}
 

@@ -341,7 +341,8 @@ class _Rows:
 
     def predicted(self, logarithms: Floats) -> Floats:
         """Return the natural logarithm of the predicted seconds of a call of each operator: [operators]; ``logarithms``
-        are those of the six parameters of :data:`FITTED`, in its order."""
+        are those of the six parameters that a profile determines, in the order of :data:`FITTED`; all others are the
+        accelerator's own."""
         kernels = kernels_with(self._accelerator, dict(zip(FITTED, np.exp(logarithms).tolist(), strict=True)))
         return np.log(predicted_seconds(self.operators, self._accelerator, kernels))
 
@@ -406,9 +407,9 @@ def calibrate_on_profile(profile: Profile, accelerator: Accelerator, name: str) 
 
 
 def _fit_parameters(rows: _Rows, center: Floats, spread: Floats, start: Floats) -> tuple[Floats, Floats, float]:
-    """Return the most likely natural logarithms of the :data:`FITTED` parameters [parameters], their covariance
-    [parameters, parameters], and the noise, the standard deviation of the logarithm of an operator's time around the
-    model.
+    """Return the most likely natural logarithms of the six :data:`FITTED` parameters (of products, attention and
+    memory) [parameters], their covariance [parameters, parameters], and the noise, the standard deviation of the
+    logarithm of an operator's time around the model.
 
     Errors that are far off weigh less, and in the covariance operators of one name and pass count together as one.
     Fractions (all parameters but ``gemm_depth``) stay at most 1, and the noise is at least 0.02.

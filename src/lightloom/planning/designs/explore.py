@@ -304,7 +304,8 @@ class Exploration:
     @property
     def front(self) -> tuple[Candidate, ...]:
         """Evaluated designs of any technology that no other one beats by samples per dollar and joule, and per second
-        where numbers of ranks differ (:class:`Front`), most samples per dollar first."""
+        where numbers of ranks differ (:class:`Front`), whatever the prices and powers are that nobody states, most
+        samples per dollar first."""
         return tuple(candidate for candidate in self.candidates if candidate.on_front)
 
     def best(

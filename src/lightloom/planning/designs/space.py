@@ -394,7 +394,8 @@ class Front:
 
     def _beats(self, first: tuple[Worth, float, float], second: tuple[Worth, float, float]) -> bool:
         """Return True where the first design is nowhere worse than the second and somewhere better, beyond rounding
-        (one part in 10⁹), by the measures of :meth:`_measures`; each is (worth, seconds a sample, joules a sample of
+        (one part in 10⁹), by the measures of :meth:`_measures` (samples per dollar and joule, on a front by speed per
+        second, and the amounts of everything unknown); each is (worth, seconds a sample, joules a sample of
         sending)."""
         mine, others = self._measures(*first), self._measures(*second)
         pairs = [(mine.get(name, 0.0), others.get(name, 0.0)) for name in mine | others]

@@ -355,7 +355,8 @@ def estimate_cluster(
 
     Args:
         cluster: where the job runs.
-        options: inputs, or a mapping of them; see :class:`GoodputOptions`. None for the defaults.
+        options: inputs, or a mapping of them by field of :class:`GoodputOptions` (rates or mean times between failures,
+            durations of restarts, checkpoints and repairs, spares, remedy, prices). None for the defaults.
         ranks: number of ranks of the job in place of the cluster's, with as many parts for each; None for the
             cluster's.
 

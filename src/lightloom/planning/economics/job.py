@@ -343,8 +343,8 @@ class GoodputOptions(Config):
     @model_validator(mode="after")
     def _inputs_agree(self) -> Self:
         """Return the options themselves; ValueError for ``restart`` beside ``recovery``, ``save`` without ``stall``,
-        ``interruption_time`` beside ``rates``, ``mtbf``, ``spares`` or ``repair``, an ``interval`` too short to save a
-        checkpoint, and ``spare_price`` beside ``spares``."""
+        ``interruption_time`` beside ``rates``, ``mtbf``, ``spares`` or ``repair``, an ``interval`` too short for a
+        stated ``save`` (stall and interval below it), and ``spare_price`` beside ``spares``."""
         if self.restart is not None and self.recovery:
             raise ValueError("restart and recovery contradict each other: expected the whole or its parts")
         if self.save is not None and self.stall is None:

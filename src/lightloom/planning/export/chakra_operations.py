@@ -350,9 +350,9 @@ class StagedOperations:
         return builder.operations
 
     def _micro_batch(self, strategy: Strategy) -> tuple[list[Payload], Sends]:
-        """Return the collectives of a step of ``strategy`` by part (:func:`payloads`), and what its stages send each
-        other for one micro-batch: seconds, bytes of a rank's link, and bytes that a tensor group gathers from slices
-        afterwards."""
+        """Return the collectives of a step of ``strategy`` with their numbers by part of the step (:func:`payloads`),
+        and what its stages send each other for one micro-batch: seconds, bytes of a rank's link, and bytes that a
+        tensor group gathers from slices afterwards."""
         sends = stage_sends(self._job, Strategies.of(strategy), exchange_seconds(self._job, strategy.algorithm))
         return payloads(self._job, strategy, self._by_unit), sends
 

@@ -267,8 +267,8 @@ def network_of(
 
 
 def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int) -> bool:
-    """Return whether all ``ranks`` ranks exchange together, by schedules, and every message goes to a neighbour, either
-    way, on the ring of ranks 0, 1, ...; False without any collective."""
+    """Return whether every collective is one of all ``ranks`` ranks together, is carried by a schedule, and sends each
+    message to a neighbour, either way, on the ring of ranks 0, 1, ...; False without any collective."""
     for use, carrier in carriers.items():
         if use.ranks != ranks or carrier.schedule is None or carrier.fabric is None:
             return False

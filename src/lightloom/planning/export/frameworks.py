@@ -167,8 +167,9 @@ def _stage_arguments(job: ExportedJob) -> list[str]:
 
 
 def megatron_notes(job: ExportedJob) -> list[str]:
-    """Return sentences on what Megatron's arguments for this split do not say, or say otherwise, those that hold for
-    every framework first; empty where none applies."""
+    """Return sentences on what Megatron's arguments for this split do not say, or say otherwise: those that hold for
+    every framework first (:func:`common_notes`), then expert beside tensor parallelism without sequence parallelism,
+    and a number format that Megatron has no option for; empty where none applies."""
     strategy = job.strategy
     found = common_notes(job)
     if strategy.ep > 1 and strategy.tp > 1 and not strategy.sequence_parallel:
@@ -237,8 +238,10 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
 
 
 def torchtitan_notes(job: ExportedJob) -> list[str]:
-    """Return sentences on what torchtitan's settings for this split do not say, or say otherwise, those that hold for
-    every framework first; empty where none applies."""
+    """Return sentences on what torchtitan's settings for this split do not say, or say otherwise: those that hold for
+    every framework first (:func:`common_notes`), then what torchtitan shards, gathers, pads or computes otherwise
+    (ZeRO-1, unsharded replicas, ZeRO-2 with accumulation, context and hybrid groups, sequence parallelism, vocabulary,
+    number formats); empty where none applies."""
     strategy = job.strategy
     unsharded, accumulates = strategy.sharding in ("none", "zero-1"), strategy.pp == 1 and strategy.micro_batches > 1
     stepwise = strategy.sharding == "zero-2" and job.training.zero_2_exchange == "step"
