@@ -77,8 +77,8 @@ def placement_figure(plan: HybridPlan) -> Figure:
 
 def _load(axes: Axes, plan: HybridPlan) -> None:
     """Draw on ``axes`` the time of both passes of a micro-batch, without the update, that each device of a group
-    computes, in milliseconds: a horizontal bar each, forward and behind it backward; with a grid, a label and a legend.
-    Sets the limits across."""
+    computes, in milliseconds: a horizontal bar each, of the forward pass first and the backward pass joined to its end;
+    with a grid, a label and a legend. Sets the limits across."""
     from matplotlib.ticker import MaxNLocator
 
     balanced, device = plan.balanced, plan.placement.device

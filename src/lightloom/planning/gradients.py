@@ -114,8 +114,8 @@ def assumed_engine(accelerator: Accelerator, *, fused: bool) -> CodecEngine:
 
 def profiled_engine(profile: CompressionProfile, entry: CodecProfile) -> CodecEngine:
     """Return the engine named "local" of this host's kernel of a codec: the rates in ``entry`` at the number of threads
-    that takes the least time to encode and decode a value, one after the other. ``profile``, which ``entry`` belongs
-    to, names the kernel in the engine's source."""
+    that takes the least time to encode and then decode a value; a message that was not timed takes no time.
+    ``profile``, which ``entry`` belongs to, names the kernel in the engine's source."""
     fastest = max(entry.host, key=lambda rates: rates.encode * rates.decode / (rates.encode + rates.decode))
     threads = f"{fastest.threads} thread{'s' if fastest.threads > 1 else ''}"
     old = "" if fastest.encode_message is not None else "; an old profile, without the time of a message"
@@ -427,8 +427,8 @@ def sized(
 ) -> PricedExchange:
     """Return a method on a model's gradients with its engine (none yet for ``accelerator``); where its bytes depend on
     the gradients' values, with the bits of a value by the stated ratio (32 over it, alike for sums of any number of
-    gradients), else as profiled (:func:`bits_by_terms`). ``profile`` and ``ratio`` are not read otherwise, ``ratio``
-    but by "nic".
+    gradients), else as profiled (:func:`bits_by_terms`). For other methods ``profile`` is not read, and ``ratio`` by
+    the engine "nic" alone.
 
     Args:
         method: exchange method.

@@ -266,8 +266,8 @@ class Candidate:
 
     @property
     def share(self) -> float:
-        """Dollars or joules for each sample that one dollar a second, or one watt, more for every rank adds: ranks ·
-        seconds a sample, over the share of the work that failures and spare nodes leave."""
+        """Dollars or joules for each sample that one dollar a second, or one watt at the meter, more for every rank
+        adds: ranks · seconds a sample, over the share of the work that failures and spare nodes leave."""
         return self.worth.ranks / self.worth.kept * self.evaluated.sample_time
 
     def assuming(self, figures: Mapping[str, float]) -> Candidate:

@@ -105,18 +105,21 @@ def ratio(first: Candidate, second: Candidate, objective: int) -> Ratio:
 def rival_break_even(candidate: Candidate, exploration: Exploration) -> BreakEven | None:
     """Return the price (dollars a rank) and power (watts a rank, before the meter) of its fabric at which a design
     equals the evaluated design of the other technology with the most samples per dollar (for the price) and with the
-    most per joule (for the power), unknown figures counting as 0; None where none of that technology was evaluated."""
+    most per joule (for the power), unknown figures counting as 0; None where none of that technology was evaluated. The
+    members are those of :func:`break_even`."""
     other: Technology = "optical" if candidate.design.technology == "electrical" else "electrical"
     dollars, joules = exploration.best(other, 0), exploration.best(other, 1)
     return None if dollars is None or joules is None else break_even(candidate, dollars, joules)
 
 
 def break_even(candidate: Candidate, dollars: Candidate, joules: Candidate | None = None) -> BreakEven:
-    """Return the price (dollars a rank) and the power (watts a rank, before the meter) of its fabric, negative where
-    none is low enough, at which a design trains as many samples for a dollar as the rival ``dollars``, and for a joule
-    as the rival ``joules`` (None: the same rival); with what each dollar or watt of an unknown figure of boards and
-    hosts adds to either (a price only to the price), that power as joules of a bit at the full rate of the fabric, and
-    the dollars left for one such part where the fabric has exactly one kind of part of unknown price."""
+    """Return the price (``fabric_dollars``, a rank) and the power (``fabric_watts``, a rank, before the meter) of its
+    fabric, negative where none is low enough, at which a design trains as many samples for a dollar as the rival
+    ``dollars``, and for a joule as the rival ``joules`` (None: the same rival); with what each dollar or watt of an
+    unknown figure of boards and hosts adds to either (``dollars_more``, ``watts_more``, by name; a price only to the
+    price), that power as joules of a bit at the full rate of the fabric (``energy_per_bit``, None where it states
+    none), and, where the fabric has exactly one kind of part of unknown price, its name, its number a rank and the
+    dollars left for one (``part``, ``part_count``, ``part_price``, else None)."""
     joules = joules or dollars
     price, watts = _break_even_point(candidate, dollars, joules, {})
     more = {name: _break_even_point(candidate, dollars, joules, {name: 1.0}) for name in candidate.worth.alike}

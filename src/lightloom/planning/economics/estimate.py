@@ -535,8 +535,8 @@ def slices_of(base: Estimate, ranks: int, block_ranks: int | None = None, host: 
             where these tell no nodes apart (an ``interruption_time``).
 
     Raises:
-        ConfigError: a slice larger than the machine, a block smaller than a node or larger than the machine, or a
-            ``host`` that is not from 0 to 1.
+        ConfigError: a slice larger than the machine or than its whole blocks, a block smaller than a node or larger
+            than the machine, or a ``host`` that is not from 0 to 1.
     """
     if host is None:
         host = host_availability(1 / base.job.node_rate if base.job.node_rate else float("inf"), base.job.repair)

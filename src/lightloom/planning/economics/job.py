@@ -273,7 +273,8 @@ class Job:
         return spare_share(self.nodes + self.spares, self.nodes, host)
 
     def shares(self) -> Shares:
-        """Return the shares of the time by where it goes, waiting for a repair included."""
+        """Return the shares of the time by where it goes, which add up to 1: useful, stalled by checkpoints,
+        recomputed, restarting, and waiting for a repair; none is slowed."""
         return time_shares(self.interval, self.checkpoint, self.interruptions).available(self.availability)
 
     @property

@@ -272,7 +272,7 @@ def _is_export(folder: Path) -> bool:
 
 def write_step(folder: Path, traces: StepTraces, about: Mapping[str, object]) -> dict[str, object]:
     """Write the folder of an exported step beside its place and rename it, in place of an earlier export, which is
-    deleted; return what its ``lightloom.json`` says (``schema``, ``about``, ``one_communication_at_a_time_s``,
+    deleted; return what its ``lightloom.json`` says (``schema``, all of ``about``, ``one_communication_at_a_time_s``,
     ``ranks``, ``nodes``, ``collectives``, ``notes``, ``command``). It holds a trace of each rank (``step.RANK.et``),
     the traces of the schedules, ``schedules.yml``, ``groups.json``, ``network.yml``, ``system.json``,
     ``remote_memory.json`` and ``lightloom.json``.

@@ -139,10 +139,10 @@ def _library_line(prices: LibraryPrices, kind: Kind, nbytes: float) -> Line:
 
 
 def pair_line(schedule: Schedule, fabric: Fabric) -> Line:
-    """Return the time model of a message between two ranks while the schedule runs: the mean rate over all bytes, the
-    mean latency over all messages, the bytes of a message (the schedule's chunk), and as ``spread`` the share of
-    messages whose time differs from that model by more than a thousandth; an infinite rate and no latency for a
-    schedule without rows.
+    """Return the time model of a message between two ranks while the schedule runs: the mean rate (all bytes over the
+    sum of the seconds that messages take at their own rates), the mean latency over all messages, the bytes of a
+    message (the schedule's chunk), and as ``spread`` the share of messages whose time differs from that model by more
+    than a thousandth; an infinite rate and no latency for a schedule without rows.
 
     A lightpath has the bandwidth of its channels; on packet links a message has the share of a link that its bytes are
     of all in that step.
@@ -279,9 +279,9 @@ def goes_around(carriers: Mapping[CollectiveUse, CarriedCollective], ranks: int)
 
 
 def _mean(name: str, lines: Sequence[tuple[float, Line]], notes: list[str]) -> Line:
-    """Return the time model whose rate is the mean over all bytes and whose latency that over all messages of an axis;
-    its message is the mean of theirs. Add a sentence to ``notes``, in place, where some messages take longer or shorter
-    than by it (by more than a thousandth).
+    """Return the time model whose rate is the mean over all bytes (bytes over the seconds that they take) and whose
+    latency that over all messages of an axis; its message is the mean of theirs. Add a sentence to ``notes``, in place,
+    where some messages take longer or shorter than by it (by more than a thousandth).
 
     ``lines`` are, for each collective or send, its bytes in the whole step and the time model of its messages; ``name``
     is the axis.
