@@ -19,7 +19,7 @@ from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.papers import sipml as paper
 from lightloom.papers import study
-from lightloom.papers.sipml import BANDWIDTHS, JOBS, comparison, runs
+from lightloom.papers.sipml import BANDWIDTHS, JOBS, RANKS, System, comparison, runs
 from lightloom.papers.sipml import rows as sipml
 from lightloom.papers.sipml.comparison import Comparison, rival_key, rivals
 from lightloom.papers.sipml.rows import balanced_graph
@@ -44,11 +44,13 @@ def rows() -> dict[str, Claim]:
 def test_a_network_on_which_nothing_fits_does_not_hide_the_other(
     speed: Callable[[Comparison, str, float, float], float], refused: tuple[str, ...]
 ) -> None:
-    model, seconds = next(iter(JOBS)), {"electrical": 6.0, "ocs": 3.0, "ring": 2.0}
+    model = next(iter(JOBS))
+    seconds: dict[System, float] = {"electrical": 6.0, "ocs": 3.0, "ring": 2.0}
     results: dict[str, object] = {}
-    for system, gbps in (("electrical", 100), ("ocs", 1600), ("ring", 1600)):
+    for system in seconds:
+        gbps = 100 if system == "electrical" else 1600
         row = {"refused": "why"} if system in refused else {"step_s": seconds[system]}
-        results[comparison.Network(system, comparison.RANKS, gbps, model=model).key] = {"1": row}
+        results[comparison.Network(system, RANKS, gbps, model=model).key] = {"1": row}
         results[rival_key(system, gbps)] = {model: {"search": row}}
     fitting = [seconds[system] for system in sipml.OPTICAL if system not in refused]
     expected = math.nan if not fitting or "electrical" in refused else 6 / min(fitting)
