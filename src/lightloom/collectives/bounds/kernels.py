@@ -18,15 +18,15 @@ def cheapest_tree(price: Floats, count: Floats) -> float:
     """Return the least cost of serving the ranks of a line between two ends that both have the data, and count in
     ``count`` the edges of that tree.
 
-    In every level the ends, and ranks that were served in a level before, may each serve ranks to both sides, by an
-    edge to each, whose length is the distance. There are as many ranks between the ends as ``price`` has lengths
+    In every level the ends, and ranks that were served in a level before, may each serve any number of ranks on either
+    side, by an edge to each, whose length is the distance. There are as many ranks between the ends as ``price`` has lengths
     above 0.
 
     Time: levels · lengths², and memory: levels · lengths.
 
     Args:
         price: of an edge of each length, which does not fall with the length: [level, length], lengths from 0.
-        count: out, edges of that tree: [level, length].
+        count: out, edges of that tree, whatever it held before: [level, length].
     """
     gap, ends, between, one_end = gap_costs(price)
     count[:] = 0.0

@@ -309,9 +309,10 @@ class KernelModel(Config):
         return self.memory_time(logits * (forward * kernels.forward + backward * kernels.weight_gradient), rates)
 
     def _flash(self, kernels: KernelShapes, moving: Floats, rates: Rates) -> Floats:
-        """Return the seconds of attention in one kernel, [rows, operators]: the longer of ``moving``, the seconds of
-        the operator's bytes, and of the arithmetic on the visible scores, at ``flash_forward`` of the peak forward and
-        at ``flash_backward`` backward, which has 2.5 times the FLOPs; each gradient counts as half of it."""
+        """Return the seconds of attention in one kernel, forward and backward together as often as ``kernels`` counts
+        them, [rows, operators], a row for each strategy: the longer of ``moving``, the seconds of the operator's bytes,
+        and of the arithmetic on the visible scores, at the model's ``flash_forward`` of the peak forward and its
+        ``flash_backward`` backward, which has 2.5 times the FLOPs; each gradient counts as half of it."""
         flops = 4.0 * kernels.products * kernels.m * kernels.n * kernels.k * kernels.visible
         # Half of the backward kernel stands for each of the two gradients.
         backward = FLASH_BACKWARD * (kernels.input_gradient + kernels.weight_gradient) / 2 / self.flash_backward

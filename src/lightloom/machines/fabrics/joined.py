@@ -156,8 +156,8 @@ class JoinedFabric(Fabric):
 
     def pair(self, stride: int) -> tuple[float, float]:
         """Return the bytes per second of the slowest transfer and the seconds of the longest latency when every rank at
-        once sends to the one ``stride`` further on in its group; 0 bytes per second and the least latency of a transfer
-        for strides that leave the group, as no transfer crosses groups."""
+        once sends to the one ``stride`` further on in its group, counted around its end; 0 bytes per second and the
+        least latency of a transfer for strides of the group's ranks or more, as no transfer crosses groups."""
         return self.inside.pair(stride) if stride < self.inside.ranks else (0.0, self.neighbour_latency())
 
     def group(self, ranks: int, stride: int = 1) -> Fabric | None:

@@ -137,9 +137,9 @@ class LinkTurns:
 
     @cached_method()
     def _sets(self, groups: tuple[tuple[int, int, bool], ...]) -> Floats:
-        """Return the different loads of links, each set of links that are loaded alike a row: the shares that the
-        exchanges within a pass load (tensor, expert, context), and the largest of those beside it: [set, 4]. Sets that
-        another one exceeds everywhere are left out.
+        """Return the different loads of links, each set of links that are loaded alike a row: the shares of their own
+        time, 1 on their busiest link, in which the exchanges within a pass (tensor, expert, context) load the links,
+        and the largest of those beside it: [set, 4]. Sets that another one exceeds everywhere are left out.
 
         ``groups`` are (ranks, stride, all-to-all) of the tensor, expert and context groups, then of those beside the
         pass.
