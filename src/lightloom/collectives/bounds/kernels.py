@@ -19,8 +19,8 @@ def cheapest_tree(price: Floats, count: Floats) -> float:
     ``count`` the edges of that tree.
 
     In every level the ends, and ranks that were served in a level before, may each serve any number of ranks on either
-    side, by an edge to each, whose length is the distance. There are as many ranks between the ends as ``price`` has lengths
-    above 0.
+    side, by an edge to each, whose length is the distance. There are as many ranks between the ends as ``price`` has
+    lengths above 0.
 
     Time: levels · lengths², and memory: levels · lengths.
 
