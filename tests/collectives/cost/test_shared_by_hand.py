@@ -1,0 +1,170 @@
+"""Tasks and steps that share links and a codec's engine, and queues that straggle, with times worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.cost import kernels
+from lightloom.collectives.cost.price import play
+from lightloom.collectives.cost.stepped import CodecTimes, cost, fastest, straggling
+from lightloom.collectives.registry import build, find
+from lightloom.collectives.schedule.columns import Schedule
+from lightloom.core.errors import UnsupportedError
+from lightloom.machines.fabrics.wdm_ring import Ring
+from tests.collectives.queued_reference import tapped
+from tests.collectives.test_queued import ring
+
+Task = tuple[tuple[int, ...], float, float, float, dict[int, float]]
+"""Tasks that it waits for; seconds before, alone and after; seconds for which it makes each resource busy."""
+
+
+def played(tasks: list[Task], resources: int) -> list[list[float]]:
+    """When each task may begin, and when it has ended."""
+    pairs = sorted((before, number) for number, task in enumerate(tasks) for before in task[0])
+    uses = [(number, *use) for number, task in enumerate(tasks) for use in task[4].items()]
+    every = np.arange(len(tasks) + 1)
+    work = kernels.TaskGraph(
+        waits=np.array([len(task[0]) for task in tasks]),
+        first_follower=np.searchsorted(np.array([before for before, _ in pairs]), every),
+        follower=np.array([after for _, after in pairs], np.int64),
+        lead=np.array([float(task[1]) for task in tasks]),
+        alone=np.array([float(task[2]) for task in tasks]),
+        tail=np.array([float(task[3]) for task in tasks]),
+        first_use=np.searchsorted(np.array([number for number, *_ in uses]), every),
+        resource=np.array([resource for _, resource, _ in uses], np.int64),
+        busy=np.array([float(busy) for *_, busy in uses]),
+    )
+    found = np.zeros((2, len(tasks)))
+    kernels.run_at_once(work, resources, *found)
+    return found.tolist()
+
+
+def alone(**busy: float) -> Task:
+    """A task of one second that waits for nothing, with the seconds for which it makes resources busy."""
+    return (), 0.0, 1.0, 0.0, {int(name.removeprefix("link")): seconds for name, seconds in busy.items()}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "begin", "end"),
+    [
+        # Two halve a link. The second takes an eighth of the other link meanwhile, which the third has the rest of.
+        ([alone(link0=1), alone(link0=1, link1=0.25), alone(link1=1)], [0, 0, 0], [2, 2, 8 / 7]),
+        # A third each on the first link; 4/9 on the second, where 2/3 is left for tasks that fill it 1.5 times; and
+        # 3/5 on the third, of which the one before takes 0.9 · 4/9.
+        (
+            [
+                *(alone(link0=1), alone(link0=1), alone(link0=1, link1=1)),
+                *(alone(link1=1), alone(link1=0.5, link2=0.9), alone(link2=1)),
+            ],
+            [0] * 6,
+            [3, 3, 3, 9 / 4, 9 / 4, 5 / 3],
+        ),
+        # One that fills half of a link and one that fills it: both at 2/3 until the second ends, then the first alone.
+        ([((), 0, 2, 0, {0: 1}), alone(link0=1)], [0, 0], [2.5, 1.5]),
+        # The second comes half a second later, when the first has half left; its follower waits for its tail.
+        (
+            [alone(link0=1), ((), 0.5, 1, 0.25, {0: 1}), ((1,), 0.5, 1, 0, {0: 1}), ((0, 1), 0, 0, 1, {})],
+            [0, 0, 2.25, 2.25],
+            [1.5, 2.25, 3.75, 3.25],
+        ),
+        # Nothing is shared with what has ended: the second follows the first over the same link at full speed.
+        ([((), 0, 3, 0, {0: 3}), ((0,), 0, 2, 1, {0: 2})], [0, 3], [3, 6]),
+        # Tasks in a circle never begin.
+        ([((1,), 0, 1, 0, {}), ((0,), 0, 1, 0, {}), alone()], [0, 0, 0], [0, 0, 1]),
+    ],
+)
+def test_tasks_share_what_is_left_of_each_resource(tasks: list[Task], begin: list[float], end: list[float]) -> None:
+    assert played(tasks, 3) == [pytest.approx(begin), pytest.approx(end)]
+    # Numbered the other way, they do the same.
+    last = len(tasks) - 1
+    turned: list[Task] = [(tuple(last - each for each in before), *rest) for before, *rest in reversed(tasks)]  # type: ignore[misc]
+    assert played(turned, 3) == [pytest.approx(begin[::-1]), pytest.approx(end[::-1])]
+
+
+LATE = 1e-6
+"""Seconds of a hop."""
+
+
+def two_steps(routes: list[int], pairs: list[tuple[int, int]]) -> Schedule:
+    """Two steps of 1 ms each from rank 0 to rank 1, one way or both ways around."""
+    one = build(find("ring"), Collective("broadcast", 2, 2e6), Ring(ranks=2, bandwidth=1e9, hop_latency=LATE))
+    columns = {"source": [0, 0], "destination": [1, 1], "route": routes, "step": [0, 1], "chunk": [0, 1]}
+    waits = np.array(pairs, np.int64).reshape(-1, 2)
+    return one.with_columns(columns | {"lightpath": [0, 1]}, steps=2, chunks=2, dependencies=waits)
+
+
+@pytest.mark.parametrize(
+    ("routes", "pairs", "codec", "seconds", "coding"),
+    [
+        # Encoding together takes 2 ms, sending over one link 2 ms, decoding together 4 ms.
+        ([0, 0], [], ([1e-3, 1e-3], [2e-3, 2e-3], False), (2e-3 + LATE, 2e-3, 4e-3), 6e-3),
+        ([0, 1], [], ([1e-3, 1e-3], [2e-3, 2e-3], False), (1e-3 + LATE, 2e-3, 4e-3), 6e-3),
+        # One after the other: every step alone.
+        ([0, 0], [(1, 0)], ([1e-3, 1e-3], [2e-3, 2e-3], False), (2e-3 + 2 * LATE, 2e-3, 4e-3), 6e-3),
+        # In line the slower of the two counts: the engine for 6 ms, or the link for 2 ms.
+        ([0, 0], [], ([3e-3, 3e-3], [2e-3, 2e-3], True), (6e-3 + LATE, 0, 0), 0),
+        ([0, 1], [], ([2e-3, 2e-3], [3e-3, 3e-3], True), (6e-3 + LATE, 0, 0), 0),
+        ([0, 0], [], ([2e-4, 2e-4], [1e-4, 1e-4], True), (2e-3 + LATE, 0, 0), 0),
+        # The second step fills a tenth of the engine: both go at 1/1.1 for 1.1 ms, and the first has 2 ms left.
+        ([0, 1], [], ([3e-3, 1e-4], [0, 0], True), (3.1e-3 + LATE, 0, 0), 0),
+    ],
+)
+def test_steps_share_links_and_the_engine(
+    routes: list[int],
+    pairs: list[tuple[int, int]],
+    codec: tuple[list[float], list[float], bool],
+    seconds: tuple[float, float, float],
+    coding: float,
+) -> None:
+    fabric, times = Ring(ranks=2, bandwidth=1e9, hop_latency=LATE), CodecTimes(*map(np.array, codec[:2]), codec[2])  # type: ignore[arg-type]
+    found = cost(two_steps(routes, pairs), fabric, codec=times)
+    assert (found.transmission, found.encode, found.decode) == pytest.approx(seconds)
+    assert found.encode + found.decode == pytest.approx(coding)
+    assert found.time == pytest.approx(sum(seconds))
+
+
+def test_no_more_schedules_are_taken_than_is_enough() -> None:
+    """Of 3, 1, 1 and 2 ms the first of 1 ms is the fastest; where 3 ms are enough, it is the first."""
+    fabric = Ring(ranks=2, bandwidth=1e9)
+    sized = [two_steps([0, 1], [(1, 0)]).resized(nbytes) for nbytes in (3e6, 1e6, 1e6, 2e6)]
+    taken: list[Schedule] = []
+
+    def schedules() -> Iterator[Schedule]:
+        for schedule in sized:
+            taken.append(schedule)
+            yield schedule
+
+    for enough, place, count in ((0.0, 1, 4), (3e-3, 0, 1), (2.9e-3, 1, 2), (1e-3, 1, 2), (0.9e-3, 1, 4)):
+        taken.clear()
+        best, seconds = fastest(schedules(), fabric, enough)
+        assert best is sized[place] and seconds == sized[place].collective.nbytes / 1e9 and len(taken) == count
+    with pytest.raises(UnsupportedError, match="no schedule found on this ring"):
+        fastest([], fabric)
+
+
+@pytest.mark.parametrize("nbytes", [0.0, 1e5])
+def test_taps_straggle_together_however_rows_are_listed(nbytes: int) -> None:
+    """Rows of one transmission may lie apart; the others that begin with it are of other lightpaths."""
+    fabric = ring(8).model_copy(update={"wavelengths": 32, "multicast_taps": 3, "hop_latency": 1e-7})
+    listed = tapped(8, 3, nbytes).unfolded(fabric.fibre_channels)
+    order = np.lexsort((listed.lightpath, listed.destination, listed.step))
+    mixed = listed.with_columns({name: column[order] for name, column in listed.columns().items()})
+    assert play(mixed, fabric).begin == pytest.approx(play(listed, fabric).begin[order])
+    whole, found = (straggling(each, fabric, late=1e-6, slower=2.0) for each in (listed, mixed))
+    assert found.time == pytest.approx(cost(listed, fabric).time) == pytest.approx(whole.time)
+    assert found.later == pytest.approx(whole.later) and found.later.min() > 0
+
+
+def test_who_is_late_delays_steps_of_nothing_by_as_much() -> None:
+    """Each of three steps takes its conversion; all that the others wait for is the first message of the late rank."""
+    fabric = ring(4).model_copy(update={"hop_latency": 0.0, "conversion_time": 1e-6})
+    schedule = build(find("ring"), Collective("all-gather", 4, 0.0), fabric)
+    found = straggling(schedule, fabric, late=5e-6)
+    assert found.time == pytest.approx(fabric.setup_time + 3e-6)
+    assert found.later == pytest.approx(np.full(4, 5e-6))
+    assert straggling(replace(schedule), fabric, slower=3.0).later == pytest.approx(np.zeros(4), abs=1e-18)
