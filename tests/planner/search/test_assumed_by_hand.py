@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
-from lightloom.planning.search.assumptions import assumed_values, assumptions
+from lightloom.planning.parallelism.strategy_space import Strategy
+from lightloom.planning.pricing.broadcast_step import BroadcastStep
+from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.search import assumptions as module
+from lightloom.planning.search.assumptions import (
+    Assumption,
+    assumed,
+    assumed_values,
+    assumptions,
+    plan_assumptions,
+)
 
 PLAIN = load_cluster("terarack-64", set={"ranks": 16})
 GUESS = "assumption: a guess"
@@ -83,3 +94,92 @@ def test_parts_are_listed_in_order_and_efficiency_only_without_kernels() -> None
     assert found[1:] == [("cluster", "ranks", "16"), ("cluster", "reference", "")]
     parts = [row[0] for row in assumed_values(cluster)]
     assert parts[1:-2] == ["accelerator.kernels"] * (len(parts) - 3) and len(parts) > 5
+
+
+WHOLE = Strategy(8, 1, 1, 1, 8, "none", "none", "ring", 0)
+
+
+def planned(choice: Any, *, exclusive: bool = False, overlap: bool = True, **facts: Any) -> Any:
+    """A plan on packets whose gradients may leave beside backward passes."""
+    on = SimpleNamespace(
+        training=SimpleNamespace(overlap_gradients=overlap), fabric=SimpleNamespace(exclusive=exclusive)
+    )
+    none: dict[str, Any] = {"step": None, "splits_neurons": False, "spent": None}
+    return SimpleNamespace(choice=choice, cluster=on, **none | facts)
+
+
+@pytest.mark.parametrize(
+    ("plan", "begins"),
+    [
+        (planned(PlacedChoice(2, 4, 1e-6, 8, 0, 1.0), spent={}), []),
+        (planned(WHOLE), []),
+        (planned(WHOLE, step=BroadcastStep(4, 1.0, 1.0), splits_neurons=True), ["multipliers pass"]),
+        (planned(WHOLE, splits_neurons=True), ["neurons of every layer"]),
+        (planned(WHOLE, spent={}), ["gradients that are exchanged once"]),
+        (planned(WHOLE._replace(dp=1), spent={}), []),
+        (planned(WHOLE, spent={}, overlap=False), []),
+        (planned(WHOLE._replace(tp=2)), ["exchanges of tensor groups go first"]),
+        (planned(WHOLE._replace(tp=2), exclusive=True), []),
+        (planned(WHOLE._replace(dp=1, tp=2)), []),
+        (planned(WHOLE._replace(tp=2, ep=2)), ["exchanges of tensor and expert groups go first"]),
+        (
+            planned(WHOLE._replace(dp=1, cp=2), spent={}),
+            ["gradients that", "exchanges of context groups", "ranks of a context group have equal work"],
+        ),
+    ],
+)
+def test_plans_rest_on_what_they_use(plan: Any, begins: list[str]) -> None:
+    lines = [*plan_assumptions(plan)]
+    assert len(lines) == len(begins)
+    assert all(line.startswith(begin) for line, begin in zip(lines, begins, strict=True))
+
+
+def test_what_moves_the_step_most_is_listed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the accelerator and its kernels by their own intervals, of others by none; fitted numbers that have one."""
+    values = [
+        ("accelerator", "efficiency", "0.5", "guess 1"),
+        ("accelerator.kernels", "fusion", "0.8", "guess 2"),
+        ("fabric", "fusion", "3", "guess 3"),
+    ]
+    moves = {"gemm_depth": 0.25, "fusion": 0.5, "dispatch": 0.125, "unknown": 0.75}
+    kernels, link = {"gemm_depth": (400.25, "a fit"), "fusion": (0.8, "no")}, {"dispatch": (1.5e-6, "a paper")}
+
+    def priors(of: dict[str, tuple[float, str]]) -> Any:
+        return lambda: {name: SimpleNamespace(value=value, source=source) for name, (value, source) in of.items()}
+
+    library = SimpleNamespace(transport=SimpleNamespace(priors=priors(link)))
+    accelerator = SimpleNamespace(kernels=SimpleNamespace(priors=priors(kernels)))
+    cluster = SimpleNamespace(accelerator=accelerator, fabric=SimpleNamespace(library=library))
+    winner = SimpleNamespace(cluster=cluster, global_batch=4096)
+    clusters = [SimpleNamespace(ranks=ranks) for ranks in (2, 8, 4)]
+    request = SimpleNamespace(global_batches=None)
+    search: Any = SimpleNamespace(winner=winner, graph="graph", clusters=clusters, request=request)
+    batch = SimpleNamespace(published=SimpleNamespace(assumed=True, source="a rule"))
+    asked: list[object] = []
+    monkeypatch.setattr(module, "influences", lambda plan: moves if plan is winner else {})
+    monkeypatch.setattr(module, "assumed_values", lambda of: iter(values if of is cluster else ()))
+    monkeypatch.setattr(module, "plan_assumptions", lambda plan: iter(["one", "two"] if plan is winner else []))
+    monkeypatch.setattr(module, "default_batch", lambda *of: asked.append(of) or batch)
+    expected = [
+        Assumption("accelerator.kernels", "fusion", "0.8", "guess 2", 0.5),
+        Assumption("prices", "gemm_depth", "400.2", "a fit", 0.25, fitted=True),
+        Assumption("prices", "dispatch", "1.5e-06", "a paper", 0.125, fitted=True),
+        Assumption("accelerator", "efficiency", "0.5", "guess 1"),
+        Assumption("fabric", "fusion", "3", "guess 3"),
+        Assumption("plan", "", "", "one"),
+        Assumption("plan", "", "", "two"),
+        Assumption("batch", "global batch", "4,096", "a rule"),
+    ]
+    assert assumed(search) == expected and asked == [("graph", 8)]
+    # A batch that was asked for or is published is no assumption, nor one that no rule gives.
+    request.global_batches = (4096,)
+    assert assumed(search) == expected[:-1]
+    request.global_batches, batch.published.assumed = None, False
+    assert assumed(search) == expected[:-1]
+    monkeypatch.setattr(module, "default_batch", lambda *_: None)
+    assert assumed(search) == expected[:-1]
+    # Without kernels and a library nothing else is fitted.
+    accelerator.kernels = cluster.fabric.library = None
+    assert [row.about for row in assumed(search)] == [
+        "accelerator.kernels", "accelerator", "fabric", "plan", "plan"
+    ]  # fmt: skip
