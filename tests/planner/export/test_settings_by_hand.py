@@ -103,10 +103,11 @@ def test_megatron_is_told_the_layers_of_stages(layers: tuple[int, ...], virtual:
             "pipeline_parallel_schedule": "Interleaved1F1B", "pipeline_parallel_microbatch_size": 4}),
         (job(ALONE._replace(pp=2, micro_batches=4), layers=(2, 1)), 16, (1, 1, 1, 2, 1), {
             "pipeline_parallel_schedule": "1F1B", "pipeline_parallel_microbatch_size": 4}),
-        (job(ALONE._replace(pp=2, micro_batches=4), layers=(1, 2)), 16, (1, 1, 1, 2, 1), {
+        (job(ALONE._replace(pp=4, micro_batches=4), layers=(3, 1, 1, 1)), 16, (1, 1, 1, 4, 1), {
             "pipeline_parallel_schedule": "1F1B", "pipeline_parallel_microbatch_size": 4,
             "module_fqns_per_model_part": [
-                ["tok_embeddings", "layers.0"], ["layers.1", "layers.2", "norm", "output"]]}),
+                ["tok_embeddings", "layers.0", "layers.1", "layers.2"], ["layers.3"], ["layers.4"],
+                ["layers.5", "norm", "output"]]}),
     ],
 )  # fmt: skip
 def test_torchtitan_has_these_settings(

@@ -122,10 +122,10 @@ def arguments(job: ExportedJob) -> list[str]:
     fully = _FSDP_SHARDING.get(strategy.sharding) if replicated else None
     overlaps = strategy.sharding not in _FSDP_SHARDING and (job.training.overlap_gradients or strategy.plain)
     # Megatron pads the table to a multiple of this number and of the tensor degree: to the rows of the plan's.
-    padded = -(-(job.vocabulary or 0) // strategy.tp)
+    padded = None if job.vocabulary is None else -(-job.vocabulary // strategy.tp)
     chosen: list[tuple[object, Sequence[str]]] = [
         (job.sequence_length is not None, [f"--seq-length {job.sequence_length}"]),
-        (job.vocabulary is not None, [f"--make-vocab-size-divisible-by {padded}"]),
+        (padded is not None, [f"--make-vocab-size-divisible-by {padded}"]),
         (strategy.sequence_parallel, ["--sequence-parallel"]),
         (strategy.cp > 1, [f"--context-parallel-size {strategy.cp}", "--cp-comm-type p2p"]),
         (strategy.ep > 1, [f"--expert-model-parallel-size {strategy.ep}"]),
@@ -208,8 +208,8 @@ def settings(job: ExportedJob) -> dict[str, dict[str, Value]]:
     degree is the data-parallel ranks over it. ``activation_checkpoint`` has the ``mode``: the strategy's recomputation.
     """
     strategy = job.strategy
-    sharers = {"none": 1, "zero-1": 1, "hybrid": job.node_replicas // strategy.cp}.get(strategy.sharding, strategy.dp)
-    sharers = max(sharers, 1)
+    in_node = max(job.node_replicas // strategy.cp, 1)
+    sharers = {"none": 1, "zero-1": 1, "hybrid": in_node}.get(strategy.sharding, strategy.dp)
     staged = strategy.pp > 1
     parallelism: dict[str, Value] = {
         "data_parallel_replicate_degree": strategy.dp // sharers,
@@ -245,7 +245,8 @@ def torchtitan_notes(job: ExportedJob) -> list[str]:
     strategy = job.strategy
     unsharded, accumulates = strategy.sharding in ("none", "zero-1"), strategy.pp == 1 and strategy.micro_batches > 1
     stepwise = strategy.sharding == "zero-2" and job.training.zero_2_exchange == "step"
-    rows, padded = job.vocabulary or 0, -(-(job.vocabulary or 0) // strategy.tp)
+    rows = job.vocabulary or 0
+    padded = -(-rows // strategy.tp)
     notes = {
         "torchtitan does not shard the optimizer's state alone: its replicas keep all of it": (
             strategy.sharding == "zero-1"
@@ -262,7 +263,7 @@ def torchtitan_notes(job: ExportedJob) -> list[str]:
         "torchtitan shards over the ranks of a context group; the plan's hold everything": unsharded
         and strategy.cp > 1,
         "torchtitan shards over whole context groups; the plan's nodes have a part of one each": (
-            strategy.cp > 1 and strategy.sharding == "hybrid" and job.node_replicas % strategy.cp
+            strategy.sharding == "hybrid" and job.node_replicas % strategy.cp
         ),
         "torchtitan's tensor parallelism is sequence-parallel too; the plan's is not": (
             strategy.tp > 1 and not strategy.sequence_parallel
