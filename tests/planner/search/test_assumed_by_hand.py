@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lightloom.machines.accelerators.load import SYSTEM_ORIGIN as SYSTEM
+from lightloom.machines.clusters.astra_sim import ORIGIN
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.parallelism.strategy_space import Strategy
@@ -17,9 +19,14 @@ from lightloom.planning.search import assumptions as module
 from lightloom.planning.search.assumptions import (
     Assumption,
     assumed,
+    assumed_lines,
     assumed_values,
     assumptions,
+    built_lines,
+    carried_lines,
+    imported_lines,
     plan_assumptions,
+    warning_lines,
 )
 
 PLAIN = load_cluster("terarack-64", set={"ranks": 16})
@@ -183,3 +190,85 @@ def test_what_moves_the_step_most_is_listed_first(monkeypatch: pytest.MonkeyPatc
     assert [row.about for row in assumed(search)] == [
         "accelerator.kernels", "accelerator", "fabric", "plan", "plan"
     ]  # fmt: skip
+
+
+def named(name: str, **facts: Any) -> Any:
+    """A cluster of this name, on a fabric and accelerators of which only these facts are asked for."""
+    fabric = {"kind_name": "switch", "library": None, "built_of": "", "warnings": ()} | facts.pop("fabric", {})
+    chip = {"name": "v1", "calibration": None, "transport": "nccl", "sources": {}} | facts.pop("chip", {})
+    known: dict[str, Any] = {"fabric": SimpleNamespace(**fabric), "accelerator": SimpleNamespace(**chip)}
+    return SimpleNamespace(name=name, **known | {"sources": {}, "description": f"as {name} is"} | facts)
+
+
+def test_carriers_take_arithmetic_by_a_source_an_assumption_or_as_stated() -> None:
+    def carrier(share: float, source: str = "") -> dict[str, Any]:
+        transport = SimpleNamespace(
+            name="nccl", arithmetic_share=share, priors=lambda: {"arithmetic_share": SimpleNamespace(source=source)}
+        )
+        return {"library": SimpleNamespace(transport=transport)}
+
+    begins = "transport of switch: nccl, in closed form; its constants are fitted; exchanges take "
+    shares = [carrier(0.125, "a paper"), carrier(0.25, "assumption: a guess"), carrier(0.0, "unread"), carrier(0.5)]
+    clusters = [named(f"c{number}", fabric=each) for number, each in enumerate([*shares, {}, shares[0]])]
+    assert carried_lines(clusters) == [
+        f"{begins}12% of the arithmetic beside them, a paper",
+        f"{begins}25% of the arithmetic beside them, an assumption",
+        f"{begins}0% of the arithmetic beside them, as stated",
+        f"{begins}50% of the arithmetic beside them, as stated",
+    ]
+
+
+def test_what_was_read_and_built_and_is_warned_of_is_told_once() -> None:
+    read = {"fabric": f"{ORIGIN} network.yml"}
+    system = {"sources": {"name": f"{SYSTEM} file"}}
+    clusters = [named("a", sources=read, chip=system), named("b", sources=read), named("a", sources=read), named("c")]
+    assert imported_lines(clusters) == [
+        f"{ORIGIN} network.yml: as a is", f"{ORIGIN} network.yml: as b is", f"{SYSTEM} file"
+    ]  # fmt: skip
+    averagers = [named("a", fabric={"built_of": "mirrors"}), named("b"), named("a", fabric={"built_of": "lenses"})]
+    assert built_lines(averagers) == ["averager of a: lenses"]
+    warned = [named("a", fabric={"warnings": ("hot", "dim")}), named("b", fabric={"warnings": ("far",)}), named("c")]
+    assert warning_lines(warned) == ["switch of a: hot", "switch of a: dim", "switch of b: far"]
+
+
+def test_values_of_a_part_are_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A calibration says what it lacks of the library's transport only where the accelerator names that one."""
+    values = [
+        ("accelerator", "peak_rate", "2", "guess"),
+        ("accelerator.kernels", "fusion", "0.8", "guess"),
+        ("accelerator.kernels", "dispatch", "", "guess"),
+        ("fabric", "taper", "1", "guess"),
+        ("reference", "bandwidth", "3", "guess"),
+        ("cluster", "ranks", "4", "guess"),
+    ]
+    monkeypatch.setattr(module, "assumed_values", lambda cluster: iter(values if cluster.name == "a" else values[-1:]))
+    assert assumed_lines([named("a"), named("a"), named("b")]) == [
+        "assumed of v1: peak rate 2",
+        "assumed of v1's kernels: fusion 0.8, dispatch",
+        "assumed of switch: taper 1",
+        "assumed of the electrical reference: bandwidth 3",
+        "assumed of a: ranks 4",
+        "assumed of b: ranks 4",
+    ]
+
+    class Fit(SimpleNamespace):
+        """A calibration that has none of the parameters that it is asked for."""
+
+        def __str__(self) -> str:
+            return "a fit"
+
+        def at_priors(self, names: list[str]) -> list[str]:
+            return ["fusion", *names]
+
+    transport = SimpleNamespace(name="nccl", priors=lambda: {"rate": None})
+    library = {"library": SimpleNamespace(transport=transport)}
+    begins, ends = ["calibrated: v1: a fit"], ", as it is older: {}; priors take their places"
+    for fabric, chip, absent in (
+        (library, {}, "fusion, rate"),
+        (library, {"transport": "mpi"}, "fusion"),
+        ({}, {}, "fusion"),
+    ):
+        lines = assumed_lines([named("b", fabric=fabric, chip={"calibration": Fit()} | chip)])
+        assert lines[:2] == [*begins, "not in that calibration" + ends.format(absent)]
+    monkeypatch.setattr(Fit, "at_priors", lambda *_: [])
+    assert assumed_lines([named("b", chip={"calibration": Fit()})]) == [*begins, "assumed of b: ranks 4"]
