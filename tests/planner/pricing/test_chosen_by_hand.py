@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,3 +155,64 @@ def test_a_job_without_an_algorithm_says_why(monkeypatch: pytest.MonkeyPatch) ->
     request: Any = SimpleNamespace(job=SimpleNamespace(what="all-reduce", label="mine"), nbytes=8.0, algorithm="ring")
     with pytest.raises(UnsupportedError, match=r"^job mine: too few$"):
         together._collective(request, SimpleNamespace(ranks=4), None)  # type: ignore[arg-type]
+
+
+class Space:
+    """Four parts for two axes, or all of them for one; as many channels as parts."""
+
+    def __init__(self, *equal: int) -> None:
+        self.equal = lambda: equal
+
+    def neighbours(self, parts: tuple[int, int]) -> list[tuple[int, int]]:
+        first, second = parts
+        moved = [(first - 1, second + 1), (first + 1, second - 1)]
+        return [each for each in moved if min(each) >= 0]
+
+    def channels(self, parts: tuple[int, ...]) -> tuple[int, ...]:
+        return parts
+
+
+Parts = dict[tuple[int, int], float]
+FIRST: Parts = {(2, 2): 5.0, (3, 1): 4.0, (1, 3): 6.0, (4, 0): 4.5, (0, 4): 1.0}
+"""Seconds at scaled prices: from equal parts down to three and one, no further."""
+
+
+@pytest.mark.parametrize(
+    ("scaled", "exact", "priced", "best"),
+    [
+        # In the order of the estimates, until one is not below 99 % of the best.
+        (FIRST, {(3, 1): 7.0, (4, 0): 6.0, (2, 2): 4.0}, [(3, 1), (4, 0), (2, 2)], (2, 2)),
+        (FIRST, {(3, 1): 4.0}, [(3, 1)], (3, 1)),
+        # What no algorithm serves is left out; of equally fast ones the first is taken.
+        (FIRST, {(4, 0): 7.0, (2, 2): 7.0, (1, 3): 8.0}, [(3, 1), (4, 0), (2, 2), (1, 3)], (4, 0)),
+        ({(2, 2): 98.0, (3, 1): 98.5, (1, 3): 99.5}, {(2, 2): 100.0, (3, 1): 101.0}, [(2, 2), (3, 1)], (2, 2)),
+        # Nothing at scaled prices, or nothing at all.
+        ({(1, 3): 2.0, (0, 4): 3.0}, {(1, 3): 2.0}, [(1, 3)], (1, 3)),
+        (FIRST, {}, [(3, 1), (4, 0), (2, 2), (1, 3)], "divided (1, 3)"),
+        ({}, {}, [], "no algorithm serves the axes on any division"),
+    ],
+)
+def test_channels_are_divided_by_scaled_prices_and_then_by_schedules(
+    scaled: Parts, exact: Parts, priced: list[tuple[int, int]], best: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def seconds(of: Any) -> float:
+        kind, channels = of
+        known = scaled if kind is strategy_step.ScaledChannels else exact
+        if kind is strategy_step.DividedChannels:
+            asked.append(channels)
+        if channels not in known:
+            raise UnsupportedError(f"{'divided' if known is exact else 'scaled'} {channels}")
+        return known[channels]
+
+    monkeypatch.setattr(strategy_step._DivisionSearch, "_divided", lambda _, kind, channels: (kind, channels))
+    search = strategy_step._DivisionSearch(None, None, Space(2, 2), seconds)  # type: ignore[arg-type]
+    if isinstance(best, str):
+        with pytest.raises(UnsupportedError, match=f"^{re.escape(best)}"):
+            search.best()
+    else:
+        assert search.best() == (strategy_step.DividedChannels, best)  # type: ignore[comparison-overlap]
+    assert asked == priced
+    alone = strategy_step._DivisionSearch(None, None, Space(8), seconds)  # type: ignore[arg-type]
+    assert alone.best() == (strategy_step.DividedChannels, (8,)) and asked == priced  # type: ignore[comparison-overlap]
