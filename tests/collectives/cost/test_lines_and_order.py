@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.loads import PacketLoads, StepSeconds, steps_before, uneven_loads
-from lightloom.collectives.cost.price import queued_line
+from lightloom.collectives.cost.price import _queue_order, queued_line
 from lightloom.collectives.registry import build, find
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.wdm_ring import Ring
@@ -92,3 +94,10 @@ def test_links_of_one_class_stay_equally_fast_when_packets_are_smaller() -> None
     assert seconds(8.0, 1.0, 1.0) == [16.5, 32.25]
     with pytest.raises(ConfigError, match=r"^links: with_smaller_packets tells links of equal bandwidth apart$"):
         seconds(2.0, 4.0, 5.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6))
+def test_lightpaths_send_by_step_and_rows_of_a_step_as_they_come(rows: list[tuple[int, int]]) -> None:
+    path, step = np.array(rows, np.int32).reshape(-1, 2).T
+    schedule: Any = SimpleNamespace(lightpath=path, step=step)
+    assert _queue_order(schedule).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
