@@ -69,6 +69,7 @@ def test_changes_are_asked_where_they_apply() -> None:
     assert names(question(exchanges=(method,)), method) == names(question())
     alone = question(ranks=1, batch=1)
     assert names(alone, method) == ["twice the batch", "H100"]
+    assert names(question(ranks=2, batch=2), method) == [*network, "int8 gradients", "twice the batch", "H100"]
     last = replace(RING, accelerator=RING.accelerator.model_copy(update={"name": "mine", "base": None}))
     if last.accelerator.chip not in what_if._SUCCESSORS:
         assert names(question(on=last)) == names(question())[:-1]
@@ -104,8 +105,7 @@ def test_links_are_faster_but_those_within_nodes() -> None:
     assert [tier["bandwidth"] for tier in found.model_dump()["tiers"]] == [inner["bandwidth"], 3 * outer["bandwidth"]]
     one = found.model_copy(update={"ranks": 8, "tiers": found.tiers[:1]})  # type: ignore[attr-defined]
     assert faster(one, 2.0)[1] == {"tiers.0.bandwidth": 2 * inner["bandwidth"]}
-    fields: dict[str, Any] = {"tiers": None, "ranks": 4}
-    silent: Any = SimpleNamespace(ranks=4, model_dump=lambda **_: fields)
+    silent: Any = SimpleNamespace(ranks=4, model_dump=lambda **_: {"ranks": 4})
     assert faster(silent, 2.0) == (silent, {})
 
 
@@ -224,3 +224,23 @@ def test_answers_say_what_decided_them() -> None:
         "own_hop_latency_s": 1e-9, "changes_at_hop_latency_s": 2e-9, "winner": "data 2", "iteration_time_s": 3.0,
         "slower": 1.5,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shapes", "places"),
+    [
+        (["switch", "ring"], [1]),
+        (["ring", "switch"], [0, 1]),
+        (["switch", "ring", "switch"], [1, 2]),
+        (["switch"], [0]),
+        (["ring"], [0]),
+    ],
+)
+def test_only_an_innermost_switch_below_others_is_a_node(
+    shapes: list[str], places: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(what_if, "fabric_from", lambda fields, ranks, settings, *, where: (ranks, settings))
+    tiers = [{"shape": shape, "bandwidth": 10.0**place} for place, shape in enumerate(shapes)]
+    fabric: Any = SimpleNamespace(ranks=8, model_dump=lambda **_: {"tiers": tiers})
+    wanted = {f"tiers.{place}.bandwidth": 4 * 10.0**place for place in places}
+    assert faster(fabric, 4.0) == ((8, wanted), wanted)

@@ -209,7 +209,7 @@ def faster(fabric: Fabric, times: float) -> tuple[Fabric, dict[str, float]]:
         places = range(int(len(tiers) > 1 and tiers[0]["shape"] == "switch"), len(tiers))
         rates = {f"tiers.{place}.bandwidth": tiers[place]["bandwidth"] for place in places}
     else:
-        rates = {name: fields[name] for name in ("bandwidth", "wavelength_bandwidth") if fields.get(name) is not None}
+        rates = {name: fields[name] for name in ("bandwidth", "wavelength_bandwidth") if name in fields}
     settings = {name: times * rate for name, rate in rates.items()}
     if not settings:
         return fabric, {}
