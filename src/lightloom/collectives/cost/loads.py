@@ -158,7 +158,7 @@ def lightpath_chunks(schedule: Schedule) -> tuple[Ints, Ints, Floats]:
     every, sizes = np.arange(len(schedule)), schedule.carried if schedule.weights is None else schedule.weights
     if np.array_equal(schedule.lightpath, every):
         return every, every, sizes.astype(np.float64)
-    number, path = distinct(schedule.lightpath, int(schedule.lightpath.max(initial=-1)) + 1)
+    number, path = distinct(schedule.lightpath, int(schedule.lightpath.max()) + 1)
     first = np.empty(len(number), np.int64)
     first[path[::-1]] = every[::-1]
     once = schedule.destination == schedule.destination[first][path]

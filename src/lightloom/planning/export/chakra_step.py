@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -255,7 +256,7 @@ def network_of(
     # An axis along which nothing is sent has no rate of its own.
     of_axis = [means.get(name) or next(iter(means.values()), _NOTHING) for name, _ in axes]
     if all(line.alike(of_axis[0]) for line in of_axis):
-        total = int(np.prod([ranks for _, ranks in axes], initial=1))
+        total = prod(ranks for _, ranks in axes)
         line = of_axis[0] if of_axis else _NOTHING
         return AnalyticalNetwork((Dimension("Ring" if around and total > 2 else "FullyConnected", total, line),)), notes
     notes.append(
