@@ -13,7 +13,6 @@ from functools import partial
 from graphlib import TopologicalSorter
 from hashlib import blake2b
 from itertools import pairwise
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from lightloom.collectives.schedule.columns import (
     repeated_steps,
     run_begins,
 )
-from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, first_rows
+from lightloom.core.arrays import Column, Effort, Floats, Int32s, Ints, Mask, first_rows, packed
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.memory import require_memory
 from lightloom.core.results import attributes
@@ -176,10 +175,8 @@ def circuit_sends(schedule: Schedule, latency: Floats) -> CircuitLoads:
     """
     path, first, chunks = lightpath_chunks(schedule)
     if schedule.weights is None:
-        most = int(chunks.max(initial=0)) + 1, int(schedule.wavelength_count.max(initial=0)) + 1
-        width = schedule.wavelength_count[first] * np.int64(most[0])
-        alike: Ints = schedule.step[first] * np.int64(prod(most)) + width + chunks.astype(np.int64)
-        number, send = distinct(alike, schedule.steps * prod(most))
+        alike = packed((schedule.step[first], schedule.wavelength_count[first], chunks.astype(np.int64)))
+        number, send = distinct(alike, int(alike.max(initial=0)) + 1)
         one = np.empty(len(number), np.int64)
         one[send] = np.arange(len(send))
         path, first, chunks = send[path], first[one], chunks[one]
