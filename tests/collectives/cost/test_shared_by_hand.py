@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost import kernels
-from lightloom.collectives.cost.price import play
-from lightloom.collectives.cost.stepped import CodecTimes, cost, fastest, straggling
+from lightloom.collectives.cost.price import play, queued_line
+from lightloom.collectives.cost.stepped import CodecTimes, _critical_steps, _messages, cost, fastest, straggling
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.wdm_ring import Ring
-from tests.collectives.queued_reference import tapped
+from tests.collectives.queued_reference import chained, tapped
 from tests.collectives.test_queued import ring
 
 Task = tuple[tuple[int, ...], float, float, float, dict[int, float]]
@@ -167,4 +171,64 @@ def test_who_is_late_delays_steps_of_nothing_by_as_much() -> None:
     found = straggling(schedule, fabric, late=5e-6)
     assert found.time == pytest.approx(fabric.setup_time + 3e-6)
     assert found.later == pytest.approx(np.full(4, 5e-6))
-    assert straggling(replace(schedule), fabric, slower=3.0).later == pytest.approx(np.zeros(4), abs=1e-18)
+    assert straggling(schedule, fabric, slower=3.0).later == pytest.approx(np.zeros(4), abs=1e-18)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_the_busiest_end_has_the_most_lightpaths_of_its_step(seed: int, alone: bool) -> None:
+    """Lightpaths with one rank at that end, or with several; some numbers are of none, and rank 3 is a switch."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 12))
+    path = 2 * rng.integers(0, 4, count)
+    step, end = rng.integers(0, 3, count), rng.integers(0, 4, count)
+    if alone:
+        step, end = rng.integers(0, 3, 8)[path], rng.integers(0, 4, 8)[path]
+    schedule: Any = SimpleNamespace(collective=SimpleNamespace(ranks=3), steps=4, step=step, lightpath=path)
+    paths: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for row in zip(step.tolist(), end.tolist(), path.tolist(), strict=True):
+        paths[row[:2]].add(row[2])
+    most = [max(len(paths[of, rank]) for rank in range(4)) for of in range(4)]
+    assert _messages(schedule, end).tolist() == most
+
+
+@pytest.mark.parametrize(
+    ("waits", "seconds", "chain"),
+    [
+        # Steps that each step waits for, and the seconds of each.
+        ([[], [0], [0], [1, 2]], [1.0, 5.0, 4.0, 1.0], [0, 1, 3]),
+        ([[], [0], [0], [1, 2]], [1.0, 4.0, 5.0, 1.0], [0, 2, 3]),
+        ([[], [], [0]], [1.0, 9.0, 2.0], [1]),
+        ([[1], [], [1]], [3.0, 2.0, 1.0], [1, 0]),
+        ([[], [2], []], [1.0, 2.0, 3.0], [2, 1]),
+    ],
+)
+def test_the_longest_chain_is_followed_back_from_its_end(
+    waits: list[list[int]], seconds: list[float], chain: list[int]
+) -> None:
+    pairs = [(step, before) for step, each in enumerate(waits) for before in each]
+    loads: Any = SimpleNamespace(steps=len(waits), dependencies=np.array(pairs, np.int32).reshape(-1, 2))
+    found = _critical_steps(loads, np.array(seconds))
+    assert np.flatnonzero(found).tolist() == sorted(chain)
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+@pytest.mark.parametrize("chunks", [1, 4])
+def test_chunks_follow_each_other_down_a_chain(kind: str, chunks: int) -> None:
+    """Every hop begins a chunk and a conversion after the one before, every chunk a chunk after the one before."""
+    ranks = 5
+    fabric = ring(ranks).model_copy(update={"hop_latency": 1e-7})
+    schedule = chained(kind, ranks, chunks, 1e5)
+    busy, delay = 1e5 / chunks / 5e9, 1e-6 + 1e-7
+    found = play(schedule, fabric)
+    hop = schedule.source if kind == "broadcast" else ranks - 1 - schedule.source
+    assert sorted(set(hop.tolist())) == [0, 1, 2, 3]
+    assert found.begin == pytest.approx(hop * (busy + delay) + schedule.chunk * busy)
+    assert found.seconds == pytest.approx((ranks - 1) * (busy + delay) + (chunks - 1) * busy)
+    assert found.sending == pytest.approx((ranks - 1 + chunks - 1) * busy)
+    line, slope = queued_line(schedule, fabric)
+    assert (line.steps, line.setup, line.reconfiguration, line.static) == (1, *[fabric.setup_time] * 2, True)
+    assert line.time == pytest.approx(fabric.setup_time + found.seconds) and slope == 0
+    assert line.conversion == 1e-6 and line.transmission == pytest.approx(found.seconds - 1e-6)
+    assert queued_line(schedule, fabric.model_copy(update={"energy_per_bit": None}))[0].energy is None
+    paid = queued_line(schedule, fabric.model_copy(update={"energy_per_bit": 2e-12}))[0]
+    assert paid.energy == pytest.approx((ranks - 1) * 1e5 * 8 * 2e-12)
