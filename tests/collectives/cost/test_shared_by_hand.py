@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost import kernels
+from lightloom.collectives.cost.loads import circuit_changes
 from lightloom.collectives.cost.price import play, queued_line
 from lightloom.collectives.cost.stepped import CodecTimes, _critical_steps, _messages, cost, fastest, straggling
 from lightloom.collectives.registry import build, find
@@ -232,3 +233,32 @@ def test_chunks_follow_each_other_down_a_chain(kind: str, chunks: int) -> None:
     assert queued_line(schedule, fabric.model_copy(update={"energy_per_bit": None}))[0].energy is None
     paid = queued_line(schedule, fabric.model_copy(update={"energy_per_bit": 2e-12}))[0]
     assert paid.energy == pytest.approx((ranks - 1) * 1e5 * 8 * 2e-12)
+
+
+@pytest.mark.parametrize(
+    ("second", "taken", "new"),
+    [
+        # Source, destination, way around, fibre, first channel and channels of the second step's circuit; whether it
+        # takes a channel of the first one's, from 0 over 1 to 2 on channels 0 and 1, and whether it is another one.
+        ((0, 2, 0, 0, 0, 2), False, False),
+        ((0, 2, 0, 0, 0, 1), True, True),
+        ((0, 2, 0, 0, 0, 3), True, True),
+        ((0, 2, 0, 0, 1, 2), True, True),
+        ((0, 1, 0, 0, 0, 2), True, True),
+        ((1, 2, 0, 0, 0, 2), True, True),
+        ((3, 2, 0, 0, 1, 1), True, True),
+        ((0, 2, 0, 0, 2, 2), False, True),
+        ((0, 2, 0, 1, 0, 2), False, True),
+        ((0, 2, 1, 0, 0, 2), False, True),
+        ((2, 0, 0, 0, 0, 2), False, True),
+    ],
+)
+def test_circuits_change_where_one_takes_a_channel_of_another(second: tuple[int, ...], taken: bool, new: bool) -> None:
+    fabric = ring(4).model_copy(update={"fibres": 2})
+    names = ("source", "destination", "route", "fibre", "first_wavelength", "wavelength_count")
+    columns: dict[str, Any] = dict(zip(names, zip((0, 2, 0, 0, 0, 2), second, strict=True), strict=True))
+    whole = build(find("ring"), Collective("broadcast", 4, 2e6), fabric)
+    columns |= {"step": [0, 1], "lightpath": [0, 1], "chunk": [0, 1], "reduces": [False, False]}
+    found = circuit_changes(whole.with_columns({n: list(c) for n, c in columns.items()}, steps=2, chunks=2), fabric)
+    assert (found.changed.tolist(), found.static) == ([True, taken], not taken)
+    assert found.rows is None if taken else found.rows is not None and found.rows.tolist() == [0, 1][: 1 + new]
