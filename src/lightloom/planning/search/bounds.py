@@ -73,16 +73,17 @@ def admitted(job: Job, strategies: Strategies) -> Mask:
     replicated, hybrid = strategies.sharding == NONE, strategies.sharding == HYBRID
     (in_pass, experts), (once, _) = replica_groups(strategies, job.fabric.node_ranks)
     tensor = Groups(tp, np.ones_like(tp))
-    neurons = job.model.split.of_neurons & (tp > 1)
+    # Groups of one rank are left out below, whatever they would exchange.
+    every, neurons = np.ones(len(tp), np.bool_), np.full(len(tp), job.model.split.of_neurons)
     slices = strategies.sequence_parallel | neurons
     kinds: tuple[tuple[Kind, Mask, Groups, Ints], ...] = (
         ("all-reduce", replicated | hybrid, once, exchange),
         ("all-gather", ~replicated, in_pass, exchange),
         ("reduce-scatter", ~replicated, in_pass, exchange),
-        ("all-reduce", (tp > 1) & ~neurons, tensor, none),
+        ("all-reduce", ~neurons, tensor, none),
         ("reduce-scatter", slices, tensor, none),
         ("all-gather", slices, tensor, none),
-        ("all-to-all", strategies.ep > 1, Groups(strategies.ep, tp), none),
+        ("all-to-all", every, Groups(strategies.ep, tp), none),
         ("all-reduce", replicated, experts, exchange),
         ("all-gather", ~replicated, experts, exchange),
         ("reduce-scatter", ~replicated, experts, exchange),
