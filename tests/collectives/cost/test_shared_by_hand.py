@@ -262,3 +262,23 @@ def test_circuits_change_where_one_takes_a_channel_of_another(second: tuple[int,
     found = circuit_changes(whole.with_columns({n: list(c) for n, c in columns.items()}, steps=2, chunks=2), fabric)
     assert (found.changed.tolist(), found.static) == ([True, taken], not taken)
     assert found.rows is None if taken else found.rows is not None and found.rows.tolist() == [0, 1][: 1 + new]
+
+
+@pytest.mark.parametrize(("setting", "seconds"), [(0.0, 6e-6), (2e-6, 4e-6), (1e-5, 3e-6)])
+def test_setting_circuits_and_converting_share_no_engine(setting: float, seconds: float) -> None:
+    """Two sends of 2 us by circuits of their own, coded in line in 3 us each; only the first sets circuits.
+
+    Without that the engine takes 6 us for both. After 2 us of it the second has 1 us left, which takes both 2 us at
+    half speed, and the first 2 us more; after 10 us the second is gone.
+    """
+    fabric = ring(2).model_copy(update={"hop_latency": 1e-8, "reconfiguration_time": setting})
+    one = build(find("ring"), Collective("broadcast", 2, 2e4), fabric)
+    columns = {"source": [0, 0], "destination": [1, 1], "route": [0, 1], "step": [0, 1], "chunk": [0, 1]}
+    columns |= {"first_wavelength": [0, 0], "fibre": [0, 0], "wavelength_count": [1, 1], "lightpath": [0, 1]}
+    schedule = one.with_columns(columns, steps=2, chunks=2, dependencies=np.zeros((0, 2), np.int64))
+    codec = CodecTimes(np.array([3e-6, 3e-6]), np.array([1e-6, 1e-6]), in_line=True)
+    found = cost(schedule, fabric, codec=codec)
+    assert found.transmission == pytest.approx(seconds + 1e-8)
+    assert (found.conversion, found.reconfiguration) == (1e-6, setting)
+    assert found.time == pytest.approx(seconds + 1e-8 + 1e-6 + setting)
+    assert cost(schedule, fabric).transmission == pytest.approx(2e-6 + 1e-8)
