@@ -187,7 +187,9 @@ def test_blocks_are_coded_by_kernels_in_cpu_memory_and_in_torch_elsewhere() -> N
         assert isinstance(cast, CastFormat) and (cast.block, cast.block_bytes) == (1, size)
 
 
-@pytest.mark.parametrize("name", ["float32", "bf16:feedback", "int8:block=8,feedback", "truncate:bits=16", "inceptionn"])
+@pytest.mark.parametrize(
+    "name", ["float32", "bf16:feedback", "int8:block=8,feedback", "truncate:bits=16", "inceptionn"]
+)
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_shards_of_a_mean_go_to_their_ranks(name: str, ranks: int) -> None:
     """A mean is not coded again; after three steps that are alike, errors that are fed back are all but gone."""
