@@ -498,6 +498,7 @@ def test_tensors_whose_elements_share_memory_are_found() -> None:
             base.as_strided((2, 3), (0, 1)),
             base.as_strided((3, 3), (2, 1)),
             base.as_strided((3, 3), (1, 1)),
+            base.as_strided((2, 2, 2), (3, 2, 1)),  # 0 1 2 3 3 ...
             base.as_strided((3, 4), (3, 2)),  # 0 2 4 6 3 5 ... 6
         ],
     }

@@ -21,7 +21,7 @@ from lightloom.core.arrays import Floats, Ints
 from lightloom.core.caches import cached_method
 from lightloom.core.results import in_groups
 from lightloom.machines.transports.transport import Corrections, Scales, Transport
-from lightloom.machines.transports.ways import PROTOCOLS, REDUCTION, LibraryTask, Tasks, Tiers, ways
+from lightloom.machines.transports.ways import PROTOCOLS, LibraryTask, Tasks, Tiers, ways
 
 FACTORS = (
     *(f"{name} {what}" for name, what in product(PROTOCOLS, ("base", "domain step", "network step"))),
@@ -154,10 +154,9 @@ def seconds_of_ways(ways_of: WayColumns, constants: Constants) -> Floats:
     terms, corrected, times the factor for latencies, of the network where the collective crosses domains; transmission
     is the longer of the bytes inside a domain with the copies and the bytes across, over their factors for bandwidth
     (and ``all_to_all_share`` where it applies); :func:`pipelined` joins both."""
-    steps = np.append(constants.factors, 1.0)
-    base_at, step_at, network_at = np.array([[0, 3, 6, -1], [1, 4, 7, 9], [2, 5, 8, 10]])
-    family = np.where(ways_of.protocol == REDUCTION, 3, ways_of.protocol)
-    base, step, network = steps[base_at][family], steps[step_at][family], steps[network_at][family]
+    # Adding switches, whose number takes the last row, have no base to correct.
+    rows = np.insert(constants.factors, -2, 1.0).reshape(-1, 3)
+    base, step, network = np.moveaxis(rows[ways_of.protocol], -1, 0)
     peer, fill, limit, copy_share, pair_share = constants.shared
     inside, across, bandwidth, network_bandwidth = constants.scales
     terms = ways_of.terms
