@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.transport.channel import TransportError
 from lightloom.exchange.transport.meeting import mesh_from_store
 
 Found = TypeVar("Found")
@@ -54,4 +55,9 @@ def among(ranks: int, work: Callable[[OwnGroup], Found]) -> list[Found]:
             group.close()
 
     with ThreadPoolExecutor(ranks) as threads:
-        return [future.result() for future in [threads.submit(run, rank) for rank in range(ranks)]]
+        ends = [threads.submit(run, rank) for rank in range(ranks)]
+    # Others lose a rank that fails: what failed is told first.
+    ends.sort(key=lambda end: isinstance(end.exception(), TransportError))
+    for end in ends:
+        end.result()
+    return [end.result() for end in ends]

@@ -1,0 +1,322 @@
+"""Hooks of DDP and FSDP2 and periodic exchanges, given buckets, shards and weights by hand."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.exchange.distributed import fsdp as fsdp_module
+from lightloom.exchange.distributed.ddp import ExchangerState
+from lightloom.exchange.distributed.exchanger import PlainExchanger
+from lightloom.exchange.distributed.factory import exchanger
+from lightloom.exchange.distributed.fsdp import FsdpState, ReduceScatter, tensor_sizes
+from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.periodic import DiLoCo, LocalSgd
+from lightloom.exchange.distributed.residuals import Geometry, Piece
+from lightloom.exchange.methods import DiLoCoExchange, LocalSgdExchange, find
+from lightloom.exchange.transport.channel import AgreedError
+from tests.exchange.threads import among
+
+# Weights exchanged every so many steps.
+
+
+class Pair(nn.Module):
+    """Weights of two types; what does not train stays."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.narrow = nn.Parameter(torch.full((2, 1), value, dtype=torch.bfloat16))
+        self.single = nn.Parameter(torch.full((3,), value))
+        self.wide = nn.Parameter(torch.full((2,), value, dtype=torch.float64))
+        self.frozen = nn.Parameter(torch.full((1,), value), requires_grad=False)
+
+    def values(self) -> list[float]:
+        return [float(parameter.detach().flatten()[-1]) for parameter in self.parameters()]
+
+
+def test_weights_are_averaged_every_so_many_steps() -> None:
+    def work(group: OwnGroup) -> list[tuple[bool, list[float]]]:
+        method = find("localsgd:every=3")
+        assert isinstance(method, LocalSgdExchange)
+        model, found = Pair(1.0 + 2 * group.rank), []
+        outer = LocalSgd(model, method, group)
+        assert list(outer.parameters) == ["narrow", "single", "wide"]
+        for step in range(6):
+            if step == 4:
+                with torch.no_grad():
+                    model.single += group.rank
+            found.append((outer.step(), model.values()))
+        assert outer.steps == 6 and outer.statistics.step_count == 4  # two types, exchanged twice
+        assert outer.statistics.total.nbytes_sent == group.sent
+        state = outer.state_dict()
+        assert state == {"step": 6}
+        outer.load_state_dict({"step": 2})
+        assert outer.step() and outer.steps == 3
+        with pytest.raises(ConfigError, match="the checkpoint holds no 'step': expected one of localsgd:every=3"):
+            outer.load_state_dict({})
+        assert outer._exchanger.remark == " in localsgd:every=3"
+        return found
+
+    first, second = among(2, work)
+    before = [False, False, True, False, False, True]
+    assert [done for done, _ in first] == [done for done, _ in second] == before
+    assert [values for _, values in first] == [
+        *[[1.0, 1.0, 1.0, 1.0]] * 2,
+        *[[2.0, 2.0, 2.0, 1.0]] * 3,
+        [2.0, 2.5, 2.0, 1.0],
+    ]
+    assert [values for _, values in second][1:3] == [[3.0, 3.0, 3.0, 3.0], [2.0, 2.0, 2.0, 3.0]]
+    assert second[5][1] == [2.0, 2.5, 2.0, 3.0]
+
+
+def one_weight(value: float) -> nn.Module:
+    model = nn.Module()
+    model.register_parameter("w", nn.Parameter(torch.tensor([value, 2 * value])))
+    return model
+
+
+@pytest.mark.parametrize(("momentum", "after"), [(0.9, [7.15, 4.51]), (0.0, [8.5, 7.75])])
+def test_an_outer_optimizer_moves_the_weights_of_the_last_exchange(momentum: float, after: list[float]) -> None:
+    """From 10 two ranks come to 8 and 6: they moved by 3 on average, and 10 moves by half of 3 + 0.9 · 3. Then by 1
+    and 2 more: the momentum is 0.9 · 3 + 1.5 = 4.2, and half of 1.5 + 0.9 · 4.2 is 2.64."""
+
+    def work(group: OwnGroup) -> list[float]:
+        method = find(f"diloco:every=2,outer_lr=0.5,outer_momentum={momentum}")
+        assert isinstance(method, DiLoCoExchange)
+        model = one_weight(10.0)
+        outer, found = DiLoCo(model, method, group), []
+        for move in (2.0 * (1 + group.rank), 1.0 + group.rank):
+            assert outer.step() is False
+            with torch.no_grad():
+                model.w -= move  # type: ignore[operator]
+            assert outer.step() is True
+            found.append(float(model.w.detach()[0]))  # type: ignore[operator, union-attr]
+        state = outer.state_dict()
+        assert set(state) == {"step", "backup/w", "momentum/w"} and state["step"] == 4
+        assert state["backup/w"].tolist() == pytest.approx([found[1], found[1] + 10.0])
+        assert state["momentum/w"].tolist() == pytest.approx([4.2, 4.2] if momentum else [0.0, 0.0])
+        again = DiLoCo(one_weight(1.0), method, group)
+        again.load_state_dict(state)
+        assert torch.equal(again.backup["w"], state["backup/w"]) and again.steps == 4
+        assert torch.equal(again.momentum["w"], state["momentum/w"])
+        for key, value, words in (
+            ("backup/w", torch.zeros(3), "backup/w has 3 values, the parameter 2"),
+            ("backup/v", torch.zeros(2), "differ in parameter 'v'"),
+        ):
+            with pytest.raises(ConfigError, match=words):
+                again.load_state_dict(state | {key: value})
+        return found
+
+    for found in among(2, work):
+        assert found == pytest.approx(after)
+
+
+def test_fragments_take_turns() -> None:
+    """Of four steps the first fragment is exchanged after the second, the other after the fourth."""
+
+    def work(group: OwnGroup) -> list[list[float]]:
+        method = find("diloco:every=4,fragments=2,outer_lr=1,outer_momentum=0")
+        assert isinstance(method, DiLoCoExchange)
+        model = nn.Module()
+        for name in "ab":
+            model.register_parameter(name, nn.Parameter(torch.zeros(2)))
+        outer, found = DiLoCo(model, method, group), []
+        assert outer.fragments == [["a"], ["b"]]
+        for _ in range(8):
+            with torch.no_grad():
+                model.a += 1.0 + group.rank  # type: ignore[operator]
+                model.b += 1.0 + group.rank  # type: ignore[operator]
+            outer.step()
+            found.append([float(model.a.detach()[0]), float(model.b.detach()[0])])  # type: ignore[operator, union-attr]
+        return found
+
+    first, _ = among(2, work)
+    assert first == [[1, 1], [3, 2], [4, 3], [5, 6], [6, 7], [9, 8], [10, 9], [11, 12]]
+
+
+# Buckets of DDP.
+
+
+def bucket(buffer: Tensor, parameters: list[Tensor], *, last: bool) -> Any:
+    return SimpleNamespace(buffer=lambda: buffer, is_last=lambda: last, parameters=lambda: parameters)
+
+
+def test_buckets_are_averaged_under_the_names_of_their_parameters() -> None:
+    named, unnamed = torch.zeros(2), torch.zeros(1, dtype=torch.complex64)
+
+    def work(group: OwnGroup) -> tuple[list[float], list[str]]:
+        seen: list[tuple[str, float]] = []
+
+        class Noted(PlainExchanger):
+            any_type = False
+
+            def average_values(self, values: Tensor, geometry: Geometry) -> None:
+                seen.append((geometry.description, float(values[0])))
+                if not torch.isfinite(values).all():
+                    raise AgreedError("no numbers")
+                super().average_values(values, geometry)
+
+        state = ExchangerState(Noted("noted", group), [("w", named)], loss_scale=lambda: 2.0)
+        values = torch.full((2,), 4.0 * (1 + group.rank))
+        future = state.average(bucket(values, [named], last=False))
+        pair = torch.full((1,), complex(2.0, 4.0 * group.rank))
+        done = state.average(bucket(pair, [unnamed], last=True)).value()
+        assert future.wait().data_ptr() == values.data_ptr() and done.data_ptr() == pair.data_ptr()
+        assert state._geometry(bucket(values, [named], last=False)) is state._geometry(
+            bucket(values, [named], last=True)
+        )
+        assert state.statistics.step_count == 1 and state.statistics.total.buckets == 2
+        # What all ranks refuse together ends with its step.
+        bad = torch.tensor([math.nan, 1.0])
+        first = state.average(bucket(bad, [named], last=False))
+        with pytest.raises(Exception, match="no numbers"):
+            first.wait()
+        with pytest.raises(AgreedError, match="no numbers"):
+            state.average(bucket(values, [named], last=True))
+        assert len(seen) == 3 and state._error is None
+        again = torch.full((2,), float(group.rank))
+        state.average(bucket(again, [named], last=True))
+        assert again.tolist() == [0.5, 0.5]
+        with pytest.raises(UnsupportedError, match="expected dense ones"):
+            state.average(bucket(values.to_sparse(), [named], last=True))
+        with pytest.raises(UnsupportedError, match="would lose digits"):
+            state.average(bucket(values.double(), [named], last=True))
+        state.close()
+        return [*values.tolist(), pair[0].real.item(), pair[0].imag.item()], [words for words, _ in seen]
+
+    for values, words in among(2, work):
+        assert values == [6.0, 6.0, 2.0, 2.0]
+        assert words == ["2 values of 'w'", "2 values of 'parameter 1'", "2 values of 'w'", "2 values of 'w'"]
+
+
+# Shards of FSDP2.
+
+
+def test_shards_of_gradients_are_scaled_for_the_exchange_alone() -> None:
+    """Two ranks, shards of two values; a step ends once all modules have come, or one comes again."""
+    geometries = [Geometry([Piece(name, 0, 0, 2), Piece(name, 2, 2, 2)], 4) for name in "ab"]
+
+    def work(group: OwnGroup) -> list[list[float]]:
+        seen: list[float] = []
+
+        class Noted(PlainExchanger):
+            any_type = False
+
+            def reduce_scatter_values(self, values: Tensor, geometry: Geometry, output: Tensor) -> None:
+                seen.append(float(values[0]))
+                super().reduce_scatter_values(values, geometry, output)
+
+            def average_values(self, values: Tensor, geometry: Geometry) -> None:
+                seen.append(float(values[0]))
+                super().average_values(values, geometry)
+
+        state = FsdpState(Noted("noted", group), geometries, loss_scale=lambda: 4.0)
+        output, found = torch.empty(2), []
+        gradients = torch.tensor([8.0, 12.0, 16.0, 20.0]) * (1 + group.rank)
+        state.reduce_scatter(output, gradients.clone(), geometry=geometries[0])
+        found.append(output.tolist())
+        assert state.statistics.step_count == 1 and len(state._exchanged) == 1
+        # 4 · 4 bytes, of which a rank of two sends half, once.
+        assert state.statistics.total.nbytes_raw == 8
+        narrow, pair = torch.empty(1, dtype=torch.complex64), torch.view_as_complex(gradients.clone().view(2, 2))
+        state.reduce_scatter(narrow, pair, geometry=geometries[1])
+        found.append(torch.view_as_real(narrow).flatten().tolist())
+        assert len(state._exchanged) == 0 and state.statistics.step_count == 1
+        shard = gradients.to(torch.bfloat16)
+        state.all_reduce(shard, geometry=geometries[1])
+        found.append(shard.tolist())
+        state.all_reduce(shard, geometry=geometries[1])
+        assert len(state._exchanged) == 1 and state.statistics.step_count == 2
+        with pytest.raises(UnsupportedError, match=r"3 gradients for a, which have 4 values \(padded\)"):
+            state.all_reduce(torch.zeros(3), geometry=geometries[0])
+        with pytest.raises(UnsupportedError, match="would lose digits"):
+            state.all_reduce(torch.zeros(4, dtype=torch.float64), geometry=geometries[0])
+        assert seen[:3] == [2.0 * (1 + group.rank)] * 3
+        return found
+
+    first, second = among(2, work)
+    assert first == [[12.0, 18.0], [12.0, 18.0], [12.0, 18.0, 24.0, 30.0]]
+    assert second == [[24.0, 30.0], [24.0, 30.0], [12.0, 18.0, 24.0, 30.0]]
+
+
+def test_steps_of_plain_exchanges_are_torch_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients are divided before; what was kept of them comes along; the next step is chosen at the end."""
+    calls: list[tuple[str, list[float]]] = []
+
+    def reduce_scatter(output: Tensor, values: Tensor, group: Any) -> None:
+        calls.append(("scatter", values.tolist()))
+        output.fill_(7.0)
+
+    monkeypatch.setattr(fsdp_module, "reduce_scatter", reduce_scatter)
+    monkeypatch.setattr(dist, "all_reduce", lambda values, group: calls.append(("reduce", values.tolist())))
+    geometry = Geometry.joined([("w", (4,))])
+
+    def work(group: OwnGroup) -> float:
+        state = FsdpState(exchanger(find("int4:block=8"), group, {"w": 4}), [geometry], adaptive=True)
+        assert state.adaptive is not None
+        ended: list[float] = []
+        monkeypatch.setattr(state.adaptive, "end_step", ended.append)
+        residuals = state._exchanger.residuals
+        assert residuals is not None
+        if group.rank == 0:
+            residuals.buffer(geometry).fill_(1.0)
+            state.adaptive.use_plain = True
+            output = torch.empty(2)
+            state.reduce_scatter(output, torch.tensor([3.0, 5.0, 7.0, 9.0]), geometry=geometry)
+            state.all_reduce(torch.tensor([2.0, 4.0, 6.0, 8.0]), geometry=geometry)
+            assert output.tolist() == [7.0, 7.0] and len(ended) == 2
+            assert (state.statistics.plain_steps, state.statistics.total.plain_buckets) == (2, 2)
+        return 0.0
+
+    among(2, work)
+    assert calls == [("scatter", [2.0, 3.0, 4.0, 5.0]), ("reduce", [1.0, 2.0, 3.0, 4.0])]
+
+
+def test_reductions_are_sums_or_averages() -> None:
+    made = ReduceScatter(lambda output, values: output.copy_(values[:2]))  # type: ignore[arg-type,return-value]
+    group: Any = SimpleNamespace(size=lambda: 3)
+    output, values = made.allocate([2], dtype=torch.float32, device=torch.device("cpu")), torch.tensor([1.0, 2.0, 9.0])
+    made(output, values, group, dist.ReduceOp.AVG)
+    assert output.tolist() == [1.0, 2.0]
+    made(output, values, group, dist.ReduceOp.SUM)
+    assert output.tolist() == [3.0, 6.0]
+    with pytest.raises(UnsupportedError, match="hooks can sum and average"):
+        made(output, values, group, dist.ReduceOp.MAX)
+
+
+def test_sizes_of_tensors_are_those_of_their_pieces() -> None:
+    pieces = [Piece("a", 0, 0, 2), Piece("b", 0, 2, 1), Piece("a", 2, 3, 2)]
+    assert tensor_sizes([Geometry(pieces, 5), Geometry.joined([("c", (3,))])]) == {"a": 4, "b": 1, "c": 3}
+
+
+class Managed(fsdp_module.FSDPModule):
+    """A module of FSDP by its type alone."""
+
+
+def test_modules_manage_the_parameters_that_no_inner_one_does() -> None:
+    """Children come before their parents, shared ones once; frozen ones not at all."""
+    inner, plain, shared = nn.Linear(2, 2), nn.Linear(2, 2, bias=False), nn.Linear(1, 1, bias=False)
+    inner.__class__ = type("ManagedLinear", (Managed, nn.Linear), {})
+    root = nn.Module()
+    root.first, root.second, root.inner = plain, nn.Sequential(shared, shared), inner
+    root.register_parameter("own", nn.Parameter(torch.zeros(1)))
+    root.register_parameter("frozen", nn.Parameter(torch.zeros(1), requires_grad=False))
+    root.register_parameter("same", plain.weight)
+    found = list(fsdp_module._own_parameters(root, "net"))
+    assert [name for name, _ in found] == ["net.first.weight", "net.second.0.weight", "net.own"]
+    assert found[2][1] is root.own
+    assert next(name for name, _ in fsdp_module._own_parameters(root, "")) == "first.weight"
+    assert [name for name, _ in fsdp_module._own_parameters(inner, "x")] == ["x.weight", "x.bias"]
+    modules = fsdp_module.sharded_modules(root)
+    assert [(module.name, len(module.parameters)) for module in modules] == [("inner", 2)]
+    with pytest.raises(UnsupportedError, match=r"inner.weight is not a DTensor"):
+        fsdp_module.common_group(modules, "")
+    with pytest.raises(UnsupportedError, match="no fully_shard-ed module"):
+        fsdp_module.sharded_modules(plain)
