@@ -569,3 +569,67 @@ def test_a_ring_observes_every_stream_that_a_rank_encodes() -> None:
 
     sent = among(3, work)
     assert len(streams) == 3 * 3 and sum(sent) == pytest.approx(sum(streams) + sum(streams) / 3)
+
+
+@pytest.mark.parametrize(("inside", "node", "off"), [("ring", 4, 1e-6), ("ring:coding=(int8:block=8)", 2, 0.05)])
+def test_nodes_sum_by_the_rows_of_schedules(inside: str, node: int, off: float) -> None:
+    """Around a ring every rank sends all blocks but one, twice; coded, each value takes a byte and a block two."""
+    method = find(f"two-level:inside=({inside}),between=float32,node={node}")
+    geometry = Geometry.joined([("a", (64,)), ("b", (32,))])
+    terms = [torch.randn(96, generator=torch.Generator().manual_seed(rank)) for rank in range(4)]
+
+    def work(group: OwnGroup) -> tuple[Tensor, int, str]:
+        run = exchanger(method, group)
+        values = terms[group.rank].clone()
+        run.average(values, geometry)
+        return values, group.sent, run.remark
+
+    found = among(4, work)
+    mean = sum(terms) / 4
+    assert isinstance(mean, Tensor)
+    for values, sent, remark in found:
+        assert torch.equal(values, found[0][0]) and torch.allclose(values, mean, atol=off)
+        assert sent == method.sent_bytes(Gradient(((64,), (32,))), 4)
+        assert remark.startswith(", schedules ") and len(remark) == len(", schedules ") + 25
+    assert node == 4 or not torch.allclose(found[0][0], mean, atol=1e-6)
+
+
+def test_checkpoints_of_two_levels_hold_a_slot() -> None:
+    """Of tensors of 5 and 2 values slot 0 of three has 1 and 0 of them, slot 1 has 2 and 1, slot 2 the rest."""
+    geometry = Geometry.joined([("a", (5,)), ("b", (2,))])
+
+    def work(group: OwnGroup) -> tuple[dict[str, object], list[float]]:
+        run = exchanger(find("two-level:between=(topk:share=0.3),node=3"), group, {"a": 5, "b": 2})
+        run.average(torch.arange(7.0) * (1 + group.rank), geometry)
+        state = run.state_dict()
+        other = exchanger(find("two-level:between=(topk:share=0.3),node=3"), group, {"a": 5, "b": 2})
+        other.load_state_dict(state)
+        first, second = run.drain(geometry), other.drain(geometry)
+        assert first is not None and second is not None and torch.equal(first, second)
+        with pytest.raises(ConfigError, match="another rank"):
+            other.load_state_dict({f"slot{(group.rank + 1) % 3}/ranks": 2})
+        return state, first.tolist()
+
+    found = among(6, work)
+    for rank, (state, left) in enumerate(found):
+        slot, node = rank % 3, rank // 3
+        prefix = f"slot{slot}/"
+        assert set(state) == {f"{prefix}ranks", f"{prefix}rank{node}/a", f"{prefix}rank{node}/b"}
+        counts = {name: len(state[f"{prefix}rank{node}/{name}"]) for name in "ab"}  # type: ignore[arg-type]
+        assert counts == [{"a": 1, "b": 0}, {"a": 2, "b": 1}, {"a": 2, "b": 1}][slot]
+        places = [[0], [1, 2, 5], [3, 4, 6]][slot]
+        assert all(value == 0 for place, value in enumerate(left) if place not in places)
+    # Of slot 1 the larger of 1 2 stays no residual, the other does: the node's sum of it over its three ranks.
+    assert [left[1] for _, left in found[1::3]] == [1 + 2 + 3, 4 + 5 + 6]
+
+
+def test_a_rank_that_refuses_its_tensor_tells_the_others() -> None:
+    def work(group: OwnGroup) -> str:
+        run = exchanger(find("int8"), group)
+        tensor = torch.zeros(4, dtype=torch.int64 if group.rank == 1 else torch.float32)
+        with pytest.raises(Exception, match="means of their type") as caught:
+            run.average_tensor(tensor, Geometry.joined([("t", (4,))]))
+        return str(caught.value)
+
+    first, second = among(2, work)
+    assert second.startswith("tensors of torch.int64") and "rank 1 refuses: tensors of torch.int64" in first
