@@ -373,3 +373,49 @@ def test_kernels_are_timed_on_large_and_on_small_messages(
     assert found.kernel.startswith(kernel[:4]) and found.kernel.endswith(" on one thread") and found.flops is None
     with pytest.raises(UnsupportedError, match="codes nothing that could be measured"):
         measure_kernels(find("float32"))
+
+
+def test_tasks_are_those_that_their_documents_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """784, 300, 100 and 10 units with SGD at 0.05 and momentum 0.9; a decoder of two layers with Adam at 0.002."""
+    job = mnist(monkeypatch)
+    sizes = [tuple(parameter.shape) for parameter in job.model().parameters()]
+    assert sizes == [(300, 784), (300,), (100, 300), (100,), (10, 100), (10,)]
+    (group,) = job.optimizer(job.model()).param_groups
+    assert (group["lr"], group["momentum"]) == (0.05, 0.9)
+    assert (job.steps, job.every, job.batch) == (400, 50, 32)
+    spoken = text(monkeypatch)
+    model = spoken.model()
+    # A layer has 12,288 + 192 and 4096 + 64 values of attention, twice 16,384 and 256 + 64 of products, 256 of norms.
+    layer = 12_288 + 192 + 4096 + 64 + 2 * 16_384 + 256 + 64 + 256
+    assert sum(each.numel() for each in model.parameters()) == 20 * 64 + 64 * 64 + 2 * layer + 128 + 64 * 20 + 20
+    (first, second) = model.layers.layers
+    assert first.self_attn.num_heads == second.self_attn.num_heads == 4 and first.dropout.p == 0.0 and first.norm_first
+    (group,) = spoken.optimizer(model).param_groups
+    assert group["lr"] == 0.002 and (spoken.steps, spoken.every, spoken.batch) == (300, 50, 8)
+    with pytest.raises(ConfigError):
+        comparisons.default_steps("mnist", tmp_path)
+    for name, steps in (("mnist", 400), ("chars", 300), ("text", 300)):
+        for file in comparisons._TASKS[name][1]:
+            path = tmp_path / file.names[0]
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+        assert comparisons.default_steps(name, tmp_path) == steps
+    with pytest.raises(UnknownNameError, match="task"):
+        comparisons.default_steps("digits", tmp_path)
+
+
+def test_messages_of_four_million_and_of_256_values_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    monkeypatch.setattr(measuring, "_codec_kernels", lambda method, count: counts.append(count))
+    monkeypatch.setattr(
+        measuring,
+        "coding_rates",
+        lambda large, small, nbytes: {
+            "encode": nbytes[0],
+            "decode": nbytes[1],
+            "encode_message": 0,
+            "decode_message": 0,
+        },
+    )
+    found = measure_kernels(find("truncate"))
+    assert counts == [4_194_304, 256] and (found.encode, found.decode) == (16_777_216, 16_777_216)

@@ -633,3 +633,20 @@ def test_a_rank_that_refuses_its_tensor_tells_the_others() -> None:
 
     first, second = among(2, work)
     assert second.startswith("tensors of torch.int64") and "rank 1 refuses: tensors of torch.int64" in first
+
+
+def test_errors_of_light_differ_between_ranks_and_repeat() -> None:
+    """Every rank's generator has a seed of its own, which a checkpoint carries on."""
+
+    def work(group: OwnGroup) -> tuple[dict[str, object], dict[str, object]]:
+        run = exchanger(find("optical:averager=(table2:3-7)"), group)
+        first = run.state_dict()
+        state = np.random.default_rng(np.random.SeedSequence((0, group.rank)).generate_state(1)[0])
+        assert first[f"rank{group.rank}"] == state.bit_generator.state
+        run.average(gradient(group.rank), GEOMETRY)
+        run.load_state_dict(first)
+        return first, run.state_dict()
+
+    found = among(2, work)
+    assert all(first == again and set(first) == {"ranks", f"rank{rank}"} for rank, (first, again) in enumerate(found))
+    assert found[0][0]["rank0"] != found[1][0]["rank1"]
