@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +28,7 @@ from lightloom.exchange.distributed.ring_exchange import CodecByTensor, RingExch
 from lightloom.exchange.distributed.sparse_exchange import LargestValues, orthogonalised
 from lightloom.exchange.method import Gradient
 from lightloom.exchange.methods import BlockExchange, TopKExchange, find
-from lightloom.exchange.transport.channel import AgreedError
+from lightloom.exchange.transport.channel import AgreedError, Stamp, TransportError
 from tests.exchange.threads import among
 
 SHAPES = (("weight", (12, 9)), ("bias", (9,)), ("one", (1,)))
@@ -650,3 +653,72 @@ def test_errors_of_light_differ_between_ranks_and_repeat() -> None:
     found = among(2, work)
     assert all(first == again and set(first) == {"ranks", f"rank{rank}"} for rank, (first, again) in enumerate(found))
     assert found[0][0]["rank0"] != found[1][0]["rank1"]
+
+
+class Device:
+    """Collectives of a process group of a device, which only notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def _note(self, *call: object) -> object:
+        self.calls.append(call)
+        return SimpleNamespace(wait=lambda: None)
+
+    def alltoall_base(self, received: Tensor, sent: Tensor, to: list[int], of: list[int], _: object) -> object:
+        return self._note("all-to-all", received.numel(), sent.numel(), to, of)
+
+    def alltoall(self, parts: list[Tensor], own: list[Tensor], _: object) -> object:
+        return self._note("all-gather", [part.tolist() for part in parts], [part.tolist() for part in own])
+
+    def allreduce(self, values: list[Tensor]) -> object:
+        return self._note("all-reduce", [value.tolist() for value in values])
+
+
+def test_other_devices_exchange_by_their_own_group_and_compare_once() -> None:
+    """Rank 1 of three sends bytes to both others; an all-reduce of 5 doubles counts 2 · 2/3 of 40 bytes, 53."""
+    base: Any = SimpleNamespace(rank=lambda: 1, size=lambda: 3)
+    group, device, compared = OwnGroup(base, 1.0, device="xpu"), Device(), list[bytes]()
+    mesh: Any = SimpleNamespace(closed=False, stamp=None, breaking_off=lambda kind: nullcontext())
+    mesh.compare = lambda: compared.append(mesh.stamp.digest)
+    group._mesh, group._group = mesh, device
+    group.all_to_all(torch.zeros(6), torch.zeros(6), [2, 2, 2], [1, 2, 3])
+    assert group.sent == 4 * 4
+    received = torch.zeros(4, dtype=torch.uint8)
+    group.all_gather(received, torch.tensor([7, 8], dtype=torch.uint8), [1, 2, 1])
+    assert group.sent == 16 + 2 * 2 and received.tolist() == [0, 7, 8, 0]
+    group.all_reduce(torch.ones(5, dtype=torch.float64))
+    assert group.sent == 20 + 53
+    assert device.calls == [
+        ("all-to-all", 6, 6, [2, 2, 2], [1, 2, 3]),
+        ("all-gather", [[0], [7, 8], [0]], [[7, 8]] * 3),
+        ("all-reduce", [[1.0] * 5]),
+    ]
+    one, other = Stamp.of("one", "1", b"x"), Stamp.of("other", "1", b"x")
+    for stamp, empty in ((one, False), (one, False), (other, False), (one, True), (other, False)):
+        with group.exchanging(stamp, empty=empty):
+            assert mesh.stamp is stamp
+    assert compared == [one.digest, other.digest, one.digest]
+
+    def fail(_: object) -> object:
+        raise RuntimeError("first line\nsecond line\n")
+
+    with pytest.raises(TransportError, match=r"rank 1: the exchange among 3 ranks broke: first line$"):
+        group._wait(fail)
+    mesh.close = lambda: compared.clear()
+    group.close()
+    assert compared == [] and group._closed
+    with pytest.raises(TransportError, match="rank 1: the exchange is closed"):
+        group._wait(lambda _: None)
+    mesh.closed = True
+    with pytest.raises(TransportError, match="rank 1: the exchange is closed"):
+        group.connect()
+    on_cpu = OwnGroup(base, 1.0)
+    on_cpu._mesh = SimpleNamespace(closed=False, stamp=None, breaking_off=lambda kind: nullcontext())  # type: ignore[assignment]
+    with on_cpu.exchanging(one):  # messages carry the stamp, nothing is compared before
+        assert on_cpu._mesh.stamp is one  # type: ignore[union-attr]
+    with pytest.raises(TransportError, match="rank 1: the exchange is not connected"):
+        OwnGroup(base, 1.0).ring()
+    pair = group.subgroup([2, 1])
+    pair.close()
+    assert (pair.rank, pair.ranks, pair.device) == (1, 2, "xpu") and pair._mesh is None

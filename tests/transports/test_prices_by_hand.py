@@ -228,9 +228,9 @@ def test_ways_of_a_generation() -> None:
     assert "adding switches" not in {way.name for way in ways(tasks, TIERS, low)}
     none = low.model_copy(update={"generation": GENERATION.model_copy(update={"reduction_share": 0.0})})
     assert "adding switches" not in {way.name for way in ways(tasks, TIERS._replace(reduction=True), none)}
-    tasks = Tasks("reduce-scatter", arrays(6, 1, 8), arrays(6, 1, 2), arrays(60, 60, 60))
+    tasks = Tasks("reduce-scatter", arrays(6, 1, 8, 2), arrays(6, 1, 2, 2), arrays(60, 60, 60, 60))
     trees = {way.name: way for way in ways(tasks, TIERS, low)}["parallel trees"]
-    assert trees.served is not None and trees.served.tolist() == [True, False, False]
+    assert trees.served is not None and trees.served.tolist() == [True, False, False, True]
     assert np.asarray(trees.network_steps)[0] == 3 * 13 and np.asarray(trees.network_seconds)[0] == pytest.approx(100)
 
 
