@@ -200,6 +200,24 @@ def test_operators_of_one_name_count_as_one_in_the_covariance() -> None:
     assert covariance @ information == pytest.approx(np.eye(6), abs=1e-8)
 
 
+def test_a_fit_to_operators_ends_where_its_noise_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first noise is assumed; the second is that of the rows, and so is the third."""
+    from scipy import optimize
+
+    solve, noises = optimize.least_squares, list[float]()
+
+    def noted(residuals: Any, start: Floats, *rest: Any, **more: Any) -> Any:
+        # A row that lies 0.2 off the start is 0.2 over the noise off.
+        noises.append(0.2 / float(np.abs(residuals(CENTER)).max()))
+        return solve(residuals, start, *rest, **more)
+
+    monkeypatch.setattr(optimize, "least_squares", noted)
+    slope = np.zeros((40, 6))
+    fit_lines(Lines(slope, np.where(np.arange(40) % 2, 0.2, -0.2), 40))
+    # Weights of 0.95, the root of 0.9026, are those of errors of 1 / 1.4826.
+    assert noises == pytest.approx([0.15, 0.29652 / sqrt(0.9026)], rel=1e-3)
+
+
 def test_the_noise_of_operators_is_their_median_error() -> None:
     """A hundred operators that depend on the depth alone, 0.3 slower by its logarithm, and 0.1 above or below that:
     1.4826 times 0.1, so that each weighs 1 / sqrt(1 + 1/1.4826²/2)."""

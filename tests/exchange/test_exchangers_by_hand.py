@@ -24,11 +24,17 @@ from lightloom.exchange.distributed.exchanger import Exchanger, PlainExchanger, 
 from lightloom.exchange.distributed.factory import exchanger
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.residuals import Geometry, Piece, cut_shares
-from lightloom.exchange.distributed.ring_exchange import CodecByTensor, RingExchanger, TensorBlocks
+from lightloom.exchange.distributed.ring_exchange import (
+    CodecByTensor,
+    OpticalExchanger,
+    RingExchanger,
+    TensorBlocks,
+)
 from lightloom.exchange.distributed.sparse_exchange import LargestValues, orthogonalised
 from lightloom.exchange.method import Gradient
 from lightloom.exchange.methods import BlockExchange, TopKExchange, find
 from lightloom.exchange.transport.channel import AgreedError, Stamp, TransportError
+from lightloom.photonics.registry import find_averager
 from tests.exchange.threads import among
 
 SHAPES = (("weight", (12, 9)), ("bias", (9,)), ("one", (1,)))
@@ -714,6 +720,7 @@ def test_other_devices_exchange_by_their_own_group_and_compare_once() -> None:
     with pytest.raises(TransportError, match="rank 1: the exchange is closed"):
         group.connect()
     on_cpu = OwnGroup(base, 1.0)
+    assert not on_cpu._closed
     on_cpu._mesh = SimpleNamespace(closed=False, stamp=None, breaking_off=lambda kind: nullcontext())  # type: ignore[assignment]
     with on_cpu.exchanging(one):  # messages carry the stamp, nothing is compared before
         assert on_cpu._mesh.stamp is one  # type: ignore[union-attr]
@@ -722,3 +729,23 @@ def test_other_devices_exchange_by_their_own_group_and_compare_once() -> None:
     pair = group.subgroup([2, 1])
     pair.close()
     assert (pair.rank, pair.ranks, pair.device) == (1, 2, "xpu") and pair._mesh is None
+
+
+def test_exchangers_are_named_after_what_they_run_unless_named() -> None:
+    def work(group: OwnGroup) -> list[str]:
+        averager = find_averager("ideal", 1, 8, "half-up", 0)
+        codec = find_codec("truncate:16")
+        runs = [OpticalExchanger(averager, group), OpticalExchanger(averager, group, block=4, name="light")]
+        assert [run.block for run in runs] == [256, 4]  # type: ignore[attr-defined]
+        runs += [RingExchanger(codec, group, name="ring"), RingExchanger(codec, group)]  # type: ignore[list-item]
+        assert runs[2].residuals is not None
+        with pytest.raises(ConfigError):
+            OpticalExchanger(averager, group, block=0)
+        group.device = "xpu"
+        with pytest.raises(UnsupportedError, match="exchange light runs in CPU memory, the tensors are on xpu"):
+            OpticalExchanger(averager, group, name="light")
+        return [run.name for run in runs]
+
+    assert among(1, work) == [
+        ["optical:IdealAverager,bits=8,rounding=half-up,block=256", "light", "ring", "truncate:16"]
+    ]

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import Replicate, Shard
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.distributed import fsdp as fsdp_module
@@ -320,3 +321,82 @@ def test_modules_manage_the_parameters_that_no_inner_one_does() -> None:
         fsdp_module.common_group(modules, "")
     with pytest.raises(UnsupportedError, match="no fully_shard-ed module"):
         fsdp_module.sharded_modules(plain)
+
+
+class Sharded(SimpleNamespace):
+    """What is read of a DTensor."""
+
+    def is_complex(self) -> bool:
+        return bool(self.complex)
+
+
+def sharded(*shape: int, dim: int = 0, group: str = "g", ndim: int = 1, **more: object) -> Any:
+    mesh = SimpleNamespace(ndim=ndim, get_group=lambda: group)
+    facts = {"placements": (Shard(dim),), "complex": False} | more
+    return Sharded(shape=torch.Size(shape), device_mesh=mesh, **facts)
+
+
+def test_shards_are_padded_along_the_dimension_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsdp_module, "DTensor", Sharded)
+    shapes = fsdp_module.shard_shape
+    assert shapes(sharded(7, 3), 2) == (4, 3) and shapes(sharded(7, 3, dim=1), 2) == (7, 2)
+    assert shapes(sharded(8, 3), 2) == (4, 3) and shapes(sharded(), 2) == (1,)
+    assert shapes(sharded(3, complex=True), 2) == (2, 2)
+    named = tuple((name, sharded(size)) for name, size in (("a", 5), ("b", 2)))
+    module: Any = SimpleNamespace(name="m", parameters=named)
+    found = fsdp_module.all_shards(module, 2)
+    # Shards of 3 and 1 values, those of rank 0 first.
+    assert found.size == 8 and found.pieces == (
+        Piece("a", 0, 0, 3),
+        Piece("b", 0, 3, 1),
+        Piece("a", 3, 4, 3),
+        Piece("b", 1, 7, 1),
+    )
+
+
+def test_parameters_lie_on_one_group_along_one_dimension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsdp_module, "DTensor", Sharded)
+
+    def group_of(*parameters: Any) -> object:
+        module: Any = SimpleNamespace(parameters=[(f"p{n}", each) for n, each in enumerate(parameters)])
+        return fsdp_module.common_group([module], "do this")
+
+    assert group_of(sharded(4), sharded(5)) == "g"
+    with pytest.raises(UnsupportedError, match="the parameters lie on 2 process groups: expected one"):
+        group_of(sharded(4), sharded(5, group="h"))
+    with pytest.raises(UnsupportedError, match=r"p1 lies on a mesh of 2 dimensions .* sharded \(do this\)"):
+        group_of(sharded(4), sharded(5, ndim=2))
+    with pytest.raises(UnsupportedError, match="p0 lies on a mesh of 1 dimensions"):
+        group_of(sharded(5, placements=(Replicate(),)))
+
+
+def test_reduce_scatters_are_replaced_or_the_state_is_closed() -> None:
+    geometries = [Geometry.joined([(name, (2,))]) for name in "ab"]
+
+    def work(group: OwnGroup) -> None:
+        given: list[tuple[str, Any]] = []
+
+        def module(name: str, fails: bool = False) -> Any:
+            def replace(reduce: Any) -> None:
+                if fails:
+                    raise ValueError("not here")
+                given.append((name, reduce))
+
+            return SimpleNamespace(name=name, module=SimpleNamespace(set_custom_reduce_scatter=replace))
+
+        state = FsdpState(PlainExchanger("plain", group), geometries)
+        state.replace_reduce_scatters([module("x"), module("y")])
+        assert [name for name, _ in given] == ["x", "y"] and not group._closed
+        output = torch.empty(2)
+        given[1][1](output, torch.tensor([3.0, 4.0]), SimpleNamespace(size=lambda: 5), dist.ReduceOp.SUM)
+        assert output.tolist() == [15.0, 20.0] and state._exchanged == {geometries[1]}
+        with pytest.raises(UnsupportedError, match="cannot replace the reduce-scatter of 'the model': not here"):
+            state.replace_reduce_scatters([module("x"), module("", fails=True)])
+        assert group._closed
+        group._closed = False
+        whole = FsdpState(exchanger(find("topk"), group), geometries)
+        with pytest.raises(UnsupportedError, match="cannot shard"):
+            whole.replace_reduce_scatters([module("x"), module("y")])
+        assert group._closed
+
+    among(1, work)

@@ -188,7 +188,7 @@ def movement_of(schedule: Schedule) -> Movement:
         level, plain = level[weights > 0], plain.with_columns({k: v[weights > 0] for k, v in plain.columns().items()})
     order = np.lexsort((plain.chunk, plain.reduces, plain.destination, plain.source, level))
     keys = np.stack([level, plain.source, plain.destination, plain.reduces])[:, order].astype(np.int64)
-    begins = np.flatnonzero(np.any(np.diff(keys, axis=1, prepend=-1) != 0, axis=0))
+    begins = np.flatnonzero(np.any(np.diff(keys, prepend=-1) != 0, axis=0))
     level, source, destination, reduces = keys[:, begins]
     first, chunk = np.append(begins, len(order)).astype(np.int64), plain.chunk[order].astype(np.int64)
     return Movement(wanted, plain.chunks, level, source, destination, reduces.astype(np.bool_), first, chunk)
