@@ -14,7 +14,6 @@ from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.transports.transport import Scales, load_transport
 from lightloom.machines.transports.ways import LibraryTask, Tiers
 from lightloom.planning.calibration import accuracy as accuracy_module
-from lightloom.planning.calibration import rows as rows_module
 from lightloom.planning.calibration.accuracy import calibrate
 from lightloom.planning.calibration.collectives import (
     MeasuredCollective,
@@ -27,6 +26,7 @@ from lightloom.planning.calibration.collectives import (
 )
 from lightloom.planning.calibration.fit import Predictions, scores_of
 from lightloom.planning.calibration.rows import Jobs, Priors, jobs_of, overlaps, settings_of, strategy_of, transport_of
+from lightloom.planning.parallelism.strategy_space import Sharding
 from tests.calibration.samples import step, table_of
 
 TIERS = Tiers(8, 370e9, 48e9, True, 3.35e12)
@@ -163,7 +163,7 @@ def test_strategies_and_settings_of_steps() -> None:
     assert found.algorithm == "library"
     kept = settings_of(step(gradient_bytes=4, sharding="none"))
     assert (kept.gradient_bytes, kept.sharded_gradient_bytes, kept.overlap_gradients) == (4, 4, False)
-    for name in get_args(rows_module.Sharding):
+    for name in get_args(Sharding):
         assert overlaps(step(sharding=name)) == (name != "none")
         assert settings_of(step(sharding=name)).overlap_gradients == (name != "none")
 
@@ -182,7 +182,7 @@ def test_accelerators_of_a_table_are_predicted_apart() -> None:
 
     def predict(jobs: Jobs, priors: Priors) -> Predictions:
         asked.append((jobs.accelerator.name, [each.row for each in jobs.steps], priors.names))
-        numbers = np.arange(jobs.rows) + 10.0 * len(asked)
+        numbers = np.arange(jobs.rows, dtype=np.float64) + 10.0 * len(asked)
         return Predictions(numbers, numbers / 100, jobs.steps)
 
     whole = accuracy_module._predict_each_accelerator(table, "by hand", predict)

@@ -388,7 +388,8 @@ def test_tasks_are_those_that_their_documents_say(tmp_path: Path, monkeypatch: p
     # A layer has 12,288 + 192 and 4096 + 64 values of attention, twice 16,384 and 256 + 64 of products, 256 of norms.
     layer = 12_288 + 192 + 4096 + 64 + 2 * 16_384 + 256 + 64 + 256
     assert sum(each.numel() for each in model.parameters()) == 20 * 64 + 64 * 64 + 2 * layer + 128 + 64 * 20 + 20
-    (first, second) = model.layers.layers
+    layers: Any = model.get_submodule("layers")
+    first, second = layers.layers
     assert first.self_attn.num_heads == second.self_attn.num_heads == 4 and first.dropout.p == 0.0 and first.norm_first
     (group,) = spoken.optimizer(model).param_groups
     assert group["lr"] == 0.002 and (spoken.steps, spoken.every, spoken.batch) == (300, 50, 8)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.registry import find as find_codec
@@ -86,10 +90,11 @@ def test_what_an_exchange_leaves_out_is_left_for_the_next(name: str) -> None:
     wanted = sum(gradient(rank, step) for rank in range(ranks) for step in range(3)) / ranks
     assert isinstance(wanted, Tensor)
     kept = torch.stack([left for _, left, _ in found])
-    assert torch.allclose(sum(found[0][0]) + kept.mean(0), wanted, atol=3e-5)
+    total = torch.stack(found[0][0]).sum(0)
+    assert torch.allclose(total + kept.mean(0), wanted, atol=3e-5)
     assert all(again for _, _, again in found)
     assert float(kept.abs().max()) > 1e-4
-    assert not torch.allclose(sum(found[0][0]), wanted, atol=1e-4)
+    assert not torch.allclose(total, wanted, atol=1e-4)
 
 
 COUNTED = [
@@ -571,7 +576,7 @@ def test_a_ring_observes_every_stream_that_a_rank_encodes() -> None:
 
     def work(group: OwnGroup) -> int:
         codec = find_codec("truncate:16")
-        run = RingExchanger(codec, group, feedback=False, observe=lambda stream: streams.append(len(stream)))  # type: ignore[arg-type]
+        run = RingExchanger(codec, group, feedback=False, observe=lambda stream: streams.append(len(stream)))
         assert run.name == "truncate:16" and run.residuals is None
         run.average(gradient(group.rank), GEOMETRY)
         return group.sent
@@ -736,7 +741,7 @@ def test_exchangers_are_named_after_what_they_run_unless_named() -> None:
         averager = find_averager("ideal", 1, 8, "half-up", 0)
         codec = find_codec("truncate:16")
         runs = [OpticalExchanger(averager, group), OpticalExchanger(averager, group, block=4, name="light")]
-        assert [run.block for run in runs] == [256, 4]  # type: ignore[attr-defined]
+        assert [run.block for run in runs] == [256, 4]
         runs += [RingExchanger(codec, group, name="ring"), RingExchanger(codec, group)]  # type: ignore[list-item]
         assert runs[2].residuals is not None
         with pytest.raises(ConfigError):
@@ -749,3 +754,44 @@ def test_exchangers_are_named_after_what_they_run_unless_named() -> None:
     assert among(1, work) == [
         ["optical:IdealAverager,bits=8,rounding=half-up,block=256", "light", "ring", "truncate:16"]
     ]
+
+
+def test_groups_connect_through_the_store_and_again_after_a_break(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Meetings of the same ranks have numbers; a device's group is made once, of the ranks as all processes count."""
+    store, made = HashStore(), list[tuple[list[int], float, bool]]()
+    monkeypatch.setattr(dist.distributed_c10d, "_get_process_group_store", lambda _: store)
+    monkeypatch.setattr(dist, "get_process_group_ranks", lambda _: [10, 11, 12])
+
+    def new_group(ranks: list[int], timeout: timedelta, use_local_synchronization: bool) -> str:
+        made.append((ranks, timeout.total_seconds(), use_local_synchronization))
+        return "group"
+
+    monkeypatch.setattr(dist, "new_group", new_group)
+
+    def work(rank: int) -> list[float]:
+        base: Any = SimpleNamespace(rank=lambda: rank, size=lambda: 3)
+        group = OwnGroup(base, 20.0, host="127.0.0.1")
+        group.connect()
+        first = group._mesh
+        group.connect()
+        assert first is not None and group._mesh is first and group._group is None
+        group._compared.add(b"x")
+        first.close()
+        group.connect()
+        assert group._mesh is not first and group._compared == set()
+        values = torch.tensor([float(rank)])
+        group.all_reduce(values)
+        pair = group.subgroup([0, 2]) if rank != 1 else group.subgroup([1])
+        pair.device = "xpu"
+        pair.connect()
+        pair.connect()
+        assert pair._mesh is None and pair._group == ("group" if rank != 1 else None)
+        group.close()
+        return values.tolist()
+
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(work, range(3))) == [[3.0]] * 3
+    assert made == [([10, 12], 20.0, True)] * 2
+    assert [store.add(f"lightloom/exchange/{rank}", 0) for rank in range(3)] == [2, 2, 2]

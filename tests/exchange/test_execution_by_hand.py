@@ -108,7 +108,7 @@ def test_sums_of_any_number_of_values(monkeypatch: pytest.MonkeyPatch, algorithm
 
 KINDS: dict[str, tuple[int, Callable[[list[np.ndarray]], list[np.ndarray]]]] = {
     "all-gather": (1, lambda all_: [np.concatenate(all_)] * 4),
-    "reduce-scatter": (4, lambda all_: np.split(sum(all_), 4)),  # type: ignore[call-overload]
+    "reduce-scatter": (4, lambda all_: np.split(sum(all_), 4)),
     "all-to-all": (4, lambda all_: [np.concatenate([np.split(each, 4)[rank] for each in all_]) for rank in range(4)]),
     "broadcast": (1, lambda all_: [all_[0]] * 4),
     "reduce": (1, lambda all_: [sum(all_), *[np.zeros(0)] * 3]),  # type: ignore[list-item]
@@ -269,8 +269,8 @@ def movement(rows: list[tuple[int, int, int, bool, list[int]]], kind: str = "all
     level, source, destination, reduces, carried = zip(*rows, strict=True)
     ends = np.cumsum([0, *map(len, carried)])
     wanted = Collective(kind, ranks, 1e3)  # type: ignore[arg-type]
-    columns = (np.array(column) for column in (level, source, destination, reduces))
-    return Movement(wanted, chunks, *columns, ends, np.concatenate(carried))  # type: ignore[arg-type]
+    at, of, to, adds = (np.array(column) for column in (level, source, destination, reduces))
+    return Movement(wanted, chunks, at, of, to, adds, ends, np.concatenate(carried))
 
 
 SWAP = [(0, 0, 1, True, [1]), (0, 1, 0, True, [0]), (1, 0, 1, False, [0]), (1, 1, 0, False, [1])]

@@ -268,7 +268,7 @@ def test_a_tensor_sends_at_least_one_value_and_at_most_all() -> None:
 def test_ranks_of_two_levels() -> None:
     method = find("two-level:between=int8,node=4")
     assert isinstance(method, TwoLevelExchange)
-    inside, between = (Phase(kind="all-gather", nbytes=1.0, where=where) for where in ("in a node", "between nodes"))  # type: ignore[arg-type]
+    inside, between = (Phase(kind="all-gather", nbytes=1.0, where=where) for where in ("in a node", "between nodes"))
     assert (method.ranks_of(inside, 12), method.ranks_of(between, 12)) == (4, 3)
     assert method.slot(GRADIENT).shapes == ((6,),)
     with pytest.raises(ConfigError, match="10 ranks: expected a multiple of node=4"):

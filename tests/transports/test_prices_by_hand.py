@@ -240,7 +240,7 @@ def test_ways_of_a_generation() -> None:
 def test_transports_state_numbers_only_with_protocols() -> None:
     for wrong in ({"scales": {"latency": 2.0}}, {"generation": GENERATION.model_dump()}):
         with pytest.raises(ValidationError, match="expected field 'base', such as nccl-hopper"):
-            Transport(**wrong)  # type: ignore[arg-type]
+            Transport.model_validate(wrong)
     assert Transport().ideal and Transport().arithmetic_share == 0.0 and not PLAIN.ideal
     with pytest.raises(ValidationError, match="unknown parameters: a, b: expected latency"):
         PLAIN.model_validate(PLAIN.model_dump() | {"spreads": {"b": 1.0, "a": 1.0, "latency": 1.0}})
