@@ -6,6 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -13,7 +14,12 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import Replicate, Shard
 
-from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.collectives.collective import Collective
+from lightloom.collectives.registry import build
+from lightloom.collectives.registry import find as algorithm
+from lightloom.core.errors import ConfigError, LightloomError, UnsupportedError
+from lightloom.exchange import hooks
+from lightloom.exchange.compression.registry import find as find_codec
 from lightloom.exchange.distributed import fsdp as fsdp_module
 from lightloom.exchange.distributed.ddp import ExchangerState
 from lightloom.exchange.distributed.exchanger import PlainExchanger
@@ -22,8 +28,11 @@ from lightloom.exchange.distributed.fsdp import FsdpState, ReduceScatter, tensor
 from lightloom.exchange.distributed.group import OwnGroup
 from lightloom.exchange.distributed.periodic import DiLoCo, LocalSgd
 from lightloom.exchange.distributed.residuals import Geometry, Piece
+from lightloom.exchange.execution import movement_of
 from lightloom.exchange.methods import DiLoCoExchange, LocalSgdExchange, find
 from lightloom.exchange.transport.channel import AgreedError
+from lightloom.machines.fabrics.wdm_ring import WdmRing
+from lightloom.photonics.registry import find_averager
 from tests.exchange.threads import among
 
 # Weights exchanged every so many steps.
@@ -401,3 +410,95 @@ def test_reduce_scatters_are_replaced_or_the_state_is_closed() -> None:
         assert group._closed
 
     among(1, work)
+
+
+# Older hooks, of a rank that is alone.
+
+ALONE: Any = SimpleNamespace(rank=lambda: 0, size=lambda: 1)
+
+
+class Wrapped:
+    """What is asked of a DDP model."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.module, self.process_group, self.hooks = Pair(1.0), ALONE, list[Any]()
+        self.fails = fails
+
+    def register_comm_hook(self, state: Any, hook: Any) -> None:
+        if self.fails:
+            raise RuntimeError("a hook already")
+        self.hooks.append((state, hook))
+
+
+def test_codecs_are_attached_with_the_parameters_that_train() -> None:
+    model: Any = Wrapped()
+    with pytest.warns(DeprecationWarning, match=r"use lightloom.exchange.attach\(model, 'inceptionn:bound=2\^-10,fee"):
+        state = hooks.attach_inceptionn(model)
+    assert model.hooks == [(state, hooks.average_hook)] and state.codec.name == "inceptionn:2^-10"
+    assert set(state.state_dict()) == {"ranks", "rank0/narrow", "rank0/single", "rank0/wide"}
+    assert state.state_dict()["rank0/single"].shape == (3,) and state.adaptive is None
+    assert [name for name, _ in state._names.values()] == ["narrow", "single", "wide"]
+    counted = hooks.attach_inceptionn(model, find_codec("inceptionn:2^-4"), tag_histogram=True, error_feedback=False)
+    assert (
+        counted.state_dict() == {} and counted.statistics.tags is not None and counted.codec.name == "inceptionn:2^-4"
+    )
+    given = hooks.attach_inceptionn(
+        model, parameters=[("w", torch.zeros(2, 2, requires_grad=True)), ("f", torch.ones(1))]
+    )
+    assert set(given.state_dict()) == {"ranks", "rank0/w"} and given.state_dict()["rank0/w"].shape == (4,)
+    plain = hooks.InceptionnState(None, ALONE)
+    assert plain.codec is None and plain.state_dict() == {} and not plain._names
+    bare = hooks.InceptionnState(find_codec("truncate:16"), ALONE, timeout=7.0)
+    assert set(bare.state_dict()) == {"ranks"} and bare._exchanger.group.timeout == 7.0
+    failing: Any = Wrapped(fails=True)
+    with pytest.raises(LightloomError, match="cannot attach the hook: a hook already"):
+        hooks.attach_inceptionn(failing, host="127.0.0.1")
+    for each in (state, counted, given, plain, bare):
+        each.close()
+
+
+def test_light_is_attached_by_name_or_as_it_is() -> None:
+    model: Any = Wrapped()
+    words = r"attach\(model, 'optical:averager=\(ideal\),bits=16,block=256'\)"
+    with pytest.warns(DeprecationWarning, match=words):
+        state = hooks.attach_optical_average(model)
+    assert (state.averager.bits, state.averager.servers, state.averager.rounding) == (16, 1, "half-up")
+    assert state._exchanger.block == 256 and state.rank == 0
+    with pytest.warns(DeprecationWarning, match=r"averager=\(digit-sum\),bits=8,block=4"):
+        named = hooks.attach_optical_average(model, "digit-sum", bits=8, block=4)
+    assert named.averager.bits == 8 and named._exchanger.block == 4
+    seeded = hooks.attach_optical_average(model, "table2:3-7", seed=5)
+    wanted = np.random.default_rng(np.random.SeedSequence((5, 0)).generate_state(1)[0]).bit_generator.state
+    assert seeded.state_dict()["rank0"] == wanted
+    own = find_averager("ideal", 1, 12, "half-up", 0)
+    given = hooks.attach_optical_average(model, own, timeout=3.0)
+    assert given.averager is own and given._exchanger.group.timeout == 3.0
+    with pytest.raises(ConfigError, match="is for 1 servers, 12 bits, half-up: expected 1 servers, 8 bits"):
+        hooks.attach_optical_average(model, own, bits=8)
+    assert len(model.hooks) == 4
+    for each in (state, named, seeded, given):
+        each.close()
+
+
+def test_schedules_that_average_are_attached() -> None:
+    executed: list[list[float]] = []
+
+    def execute(tensor: Tensor) -> Tensor:
+        executed.append(tensor.tolist())
+        return tensor + 1
+
+    execute_: Any = execute
+    execute_.kind, execute_.ranks = "all-gather", 4
+    with pytest.raises(UnsupportedError, match="a schedule of all-gather: gradients need an all-reduce"):
+        hooks.ScheduleState(execute_)
+    execute_.kind = "all-reduce"
+    execute_.movement = movement_of(build(algorithm("wrht"), Collective("all-reduce", 8, 1e3), WdmRing(ranks=8)))
+    with pytest.raises(UnsupportedError, match="add up in different orders"):
+        hooks.ScheduleState(execute_)
+    execute_.movement = movement_of(build(algorithm("ring"), Collective("all-reduce", 4, 1e3), WdmRing(ranks=4)))
+    state = hooks.ScheduleState(execute_)
+    buffer = torch.tensor([4.0, 8.0])
+    assert state.average(bucket(buffer, [], last=True)).value() is not None
+    assert executed == [[1.0, 2.0]] and buffer.tolist() == [2.0, 3.0]
+    assert state.average(bucket(buffer, [], last=False)).wait().tolist() == [1.5, 1.75]
+    state.close()

@@ -147,6 +147,8 @@ def test_kinds_side_by_side_are_filled_up_with_what_never_comes() -> None:
     assert found.protocol.tolist() == [[2, 2, 2], [0, 2, 0]]
     assert found.crosses.tolist() == [0, 1, 1] and found.pairs.tolist() == [1, 0, 1]
     assert np.isinf(found.terms[:, 1, [0, 2]]).all() and np.isfinite(found.terms[:, 0]).all()
+    # Trees go up and down; of two domains half of all bytes leave, twice, by four ranks.
+    assert found.terms[:, 1, 1].tolist() == pytest.approx([100, 2 * 3 * 100, 2 * 100, 0, 8, 10, 0])
     # Of 80 bytes to 8 ranks 7/8 go through a link of 10 bytes a second, and half across.
     assert found.terms[4:6, 0, 2].tolist() == [7.0, 40.0]
 
@@ -202,6 +204,13 @@ def test_tasks_count_domains() -> None:
     ):
         found = task_of("reduce", ranks, nodes, 7.0, TIERS._replace(domain=domain))
         assert found == LibraryTask("reduce", ranks, domains, 7.0)
+
+
+def test_steps_beside_the_network_take_a_least_time_in_rings_alone() -> None:
+    least = PLAIN.model_copy(update={"protocols": {"Simple": SIMPLE.model_copy(update={"least_domain_step": 5.0})}})
+    for kind, steps in (("all-gather", [3 * 2.0, 6 * 5.0]), ("broadcast", [3 * 2.0, 6 * 2.0])):
+        (way, *_) = ways(Tasks(kind, arrays(4.0, 8), arrays(1.0, 2), arrays(8.0, 8)), TIERS, least)
+        assert way.domain_steps == pytest.approx(steps) and way.network_steps == pytest.approx([0, 3])
 
 
 def test_ways_of_a_generation() -> None:
