@@ -434,14 +434,14 @@ def test_codecs_are_attached_with_the_parameters_that_train() -> None:
     model: Any = Wrapped()
     with pytest.warns(DeprecationWarning, match=r"use lightloom.exchange.attach\(model, 'inceptionn:bound=2\^-10,fee"):
         state = hooks.attach_inceptionn(model)
-    assert model.hooks == [(state, hooks.average_hook)] and state.codec.name == "inceptionn:2^-10"
+    assert model.hooks == [(state, hooks.average_hook)]
+    assert state.codec is not None and state.codec.name == "inceptionn:2^-10"
     assert set(state.state_dict()) == {"ranks", "rank0/narrow", "rank0/single", "rank0/wide"}
     assert state.state_dict()["rank0/single"].shape == (3,) and state.adaptive is None
     assert [name for name, _ in state._names.values()] == ["narrow", "single", "wide"]
     counted = hooks.attach_inceptionn(model, find_codec("inceptionn:2^-4"), tag_histogram=True, error_feedback=False)
-    assert (
-        counted.state_dict() == {} and counted.statistics.tags is not None and counted.codec.name == "inceptionn:2^-4"
-    )
+    assert counted.state_dict() == {} and counted.statistics.tags is not None
+    assert counted.codec is not None and counted.codec.name == "inceptionn:2^-4"
     given = hooks.attach_inceptionn(
         model, parameters=[("w", torch.zeros(2, 2, requires_grad=True)), ("f", torch.ones(1))]
     )
