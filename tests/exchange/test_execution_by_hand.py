@@ -375,6 +375,20 @@ def test_rounds_of_queued_rows() -> None:
     assert execution._rounds(chain).tolist() == [0, 1, 0]
 
 
+def test_rows_of_a_lightpath_are_sent_in_the_order_of_their_steps() -> None:
+    schedule: Any = SimpleNamespace(
+        chunks=2,
+        collective=SimpleNamespace(ranks=2),
+        step=np.array([1, 0]),
+        lightpath=np.array([0, 0]),
+        source=np.array([0, 0]),
+        destination=np.array([1, 1]),
+        chunk=np.array([0, 1]),
+        reduces=np.array([False, False]),
+    )
+    assert execution._rounds(schedule).tolist() == [1, 0]
+
+
 def test_depths_are_longest_paths() -> None:
     schedule: Any = SimpleNamespace(steps=5, dependencies=np.array([[1, 0], [2, 1], [2, 0], [4, 2], [4, 3]]))
     assert execution._depths(schedule).tolist() == [0, 1, 2, 0, 3]

@@ -20,13 +20,15 @@ from lightloom.collectives.registry import find as algorithm
 from lightloom.core.errors import ConfigError, LightloomError, UnsupportedError
 from lightloom.exchange import hooks
 from lightloom.exchange.compression.registry import find as find_codec
+from lightloom.exchange.distributed import factory as factory_module
 from lightloom.exchange.distributed import fsdp as fsdp_module
+from lightloom.exchange.distributed import periodic as periodic_module
 from lightloom.exchange.distributed.ddp import ExchangerState
 from lightloom.exchange.distributed.exchanger import PlainExchanger
-from lightloom.exchange.distributed.factory import exchanger
+from lightloom.exchange.distributed.factory import ReduceState, all_reduce, exchanger
 from lightloom.exchange.distributed.fsdp import FsdpState, ReduceScatter, tensor_sizes
 from lightloom.exchange.distributed.group import OwnGroup
-from lightloom.exchange.distributed.periodic import DiLoCo, LocalSgd
+from lightloom.exchange.distributed.periodic import DiLoCo, LocalSgd, periodic
 from lightloom.exchange.distributed.residuals import Geometry, Piece
 from lightloom.exchange.execution import movement_of
 from lightloom.exchange.methods import DiLoCoExchange, LocalSgdExchange, find
@@ -34,6 +36,9 @@ from lightloom.exchange.transport.channel import AgreedError
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from lightloom.photonics.registry import find_averager
 from tests.exchange.threads import among
+
+ALONE: Any = SimpleNamespace(rank=lambda: 0, size=lambda: 1)
+"""The group of a single process."""
 
 # Weights exchanged every so many steps.
 
@@ -150,6 +155,36 @@ def test_fragments_take_turns() -> None:
 
     first, _ = among(2, work)
     assert first == [[1, 1], [3, 2], [4, 3], [5, 6], [6, 7], [9, 8], [10, 9], [11, 12]]
+
+
+def test_all_ranks_begin_with_the_weights_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained ones, frozen ones and buffers; what is no plain dense tensor, or trains otherwise, is refused."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(dist, "broadcast", lambda tensor, group, group_src: sent.append((tensor.numel(), group_src)))
+    model = Pair(1.0)
+    model.register_buffer("kept", torch.zeros(5))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    outer = periodic(model, optimizer, "localsgd:every=2", group=ALONE, timeout=9.0)
+    assert isinstance(outer, LocalSgd) and sent == [(2, 0), (3, 0), (2, 0), (1, 0), (5, 0)]
+    assert outer._exchanger.group.timeout == 9.0 and outer._exchanger.group.device == "cpu"
+    optimizer.step()
+    assert outer.steps == 0
+    hooked = periodic(model, optimizer, "diloco:every=2", group=ALONE, hook=True)
+    assert isinstance(hooked, DiLoCo)
+    optimizer.step()
+    optimizer.step()
+    assert hooked.steps == 2 and outer.steps == 0
+    sent.clear()
+    with pytest.raises(UnsupportedError, match="averages gradients at every step: expected localsgd or diloco"):
+        periodic(model, optimizer, "int8", group=ALONE)
+    model.register_buffer("sparse", torch.zeros(2).to_sparse())
+    sent.clear()
+    with pytest.raises(UnsupportedError, match="works on plain dense weights, not Tensor"):
+        periodic(model, optimizer, "localsgd", group=ALONE)
+    monkeypatch.setattr(periodic_module, "DistributedDataParallel", Pair)
+    with pytest.raises(UnsupportedError, match="lets ranks train alone"):
+        periodic(model, optimizer, "localsgd", group=ALONE)
+    assert sent == []
 
 
 # Buckets of DDP.
@@ -414,8 +449,6 @@ def test_reduce_scatters_are_replaced_or_the_state_is_closed() -> None:
 
 # Older hooks, of a rank that is alone.
 
-ALONE: Any = SimpleNamespace(rank=lambda: 0, size=lambda: 1)
-
 
 class Wrapped:
     """What is asked of a DDP model."""
@@ -502,3 +535,86 @@ def test_schedules_that_average_are_attached() -> None:
     assert executed == [[1.0, 2.0]] and buffer.tolist() == [2.0, 3.0]
     assert state.average(bucket(buffer, [], last=False)).wait().tolist() == [1.5, 1.75]
     state.close()
+
+
+class Alone:
+    """A process group of one rank, which can be a key."""
+
+    def rank(self) -> int:
+        return 0
+
+    def size(self) -> int:
+        return 1
+
+
+def test_tensors_are_averaged_with_and_without_a_state() -> None:
+    group: Any = Alone()
+    values = torch.arange(3.0)
+    assert all_reduce(values, "int8", group) is values and values.tolist() == [0.0, 1.0, 2.0]
+    (kept,) = factory_module._CONNECTIONS[group].values()
+    assert kept.timeout == 300 and kept.device == "cpu"
+    all_reduce(values, find("topk"), group)
+    assert list(factory_module._CONNECTIONS[group].values()) == [kept]
+    with pytest.raises(ConfigError, match="neither method nor state is given"):
+        all_reduce(values, group=group)
+    state = ReduceState("topk", group, timeout=4.0)
+    assert state.method == find("topk") and state.nbytes_sent == 0 and state._exchanger.group.timeout == 4.0
+    assert all_reduce(values, state=state, name="a") is values
+    all_reduce(values, "topk", state=state, name="a")
+    all_reduce(torch.zeros(2, 2, dtype=torch.complex64), state=state, name="b")
+    assert [(name, geometry.size) for (name, _), geometry in state._geometries.items()] == [("a", 3), ("b", 8)]
+    with pytest.raises(ConfigError, match=r"method = int8:block=256, and the state is of topk:share=0.01,feedback"):
+        all_reduce(values, "int8", state=state)
+    with pytest.raises(UnsupportedError, match="does not average gradients at every step"):
+        all_reduce(values, "localsgd", group)
+    state.close()
+
+
+def managed(name: str, **sizes: int) -> Any:
+    """A module whose parameters are sharded, and what it is given."""
+    given: dict[str, Any] = {}
+    module = SimpleNamespace(
+        set_custom_reduce_scatter=lambda reduce: given.update(scatter=reduce),
+        set_all_reduce_hook=lambda hook: given.update(hook=hook),
+    )
+    parameters = tuple((key, sharded(size, device=torch.device("cpu"))) for key, size in sizes.items())
+    return SimpleNamespace(name=name, module=module, parameters=parameters, given=given)
+
+
+def test_exchanges_are_attached_to_sharded_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all ranks in the place of reduce-scatters; between nodes as hooks on the shards of a rank of two."""
+    modules = [managed("m", a=5, b=2), managed("n", c=4)]
+    inside: Any = SimpleNamespace(rank=lambda: 1, size=lambda: 2)
+    for place in (fsdp_module, hooks):
+        monkeypatch.setattr(place, "sharded_modules", lambda model: modules)
+        monkeypatch.setattr(place, "common_group", lambda modules, hint: groups.pop())
+    monkeypatch.setattr(fsdp_module, "DTensor", Sharded)
+    groups: list[Any] = [ALONE]
+    state = fsdp_module.attach_fsdp(nn.Module(), "int8:feedback", timeout=5.0, loss_scale=lambda: 2.0)
+    assert set(state.state_dict()) == {"ranks", "rank0/a", "rank0/b", "rank0/c"}
+    assert [len(state.state_dict()[f"rank0/{name}"]) for name in "abc"] == [5, 2, 4]
+    assert state._exchanger.group.timeout == 5.0 and state._scale == 2.0 and state.adaptive is None
+    output = torch.empty(7)
+    modules[0].given["scatter"](output, torch.arange(7.0), ALONE, dist.ReduceOp.AVG)
+    assert output.tolist() == list(range(7)) and state._exchanged == {state._geometries[0]}
+    groups = [inside]
+    state = fsdp_module.attach_fsdp(nn.Module(), "topk", between=ALONE)
+    assert set(state.state_dict()) == {f"shard1/{key}" for key in ("ranks", "rank0/a", "rank0/b", "rank0/c")}
+    assert [len(state.state_dict()[f"shard1/rank0/{name}"]) for name in "abc"] == [3, 1, 2]
+    shard = torch.arange(4.0)
+    modules[0].given["hook"](shard)
+    assert shard.tolist() == [0, 1, 2, 3] and state.statistics.total.buckets == 1
+    groups = [ALONE]
+    with pytest.raises(UnsupportedError, match=r"cannot attach exchange topk.*cannot shard"):
+        fsdp_module.attach_fsdp(nn.Module(), "topk")
+    groups = [ALONE]
+    with pytest.warns(DeprecationWarning, match=r"attach_fsdp\(model, 'inceptionn:bound=2\^-10,feedback'\)"):
+        older = hooks.attach_inceptionn_fsdp(nn.Module())
+    assert older.codec.name == "inceptionn:2^-10" and len(older.state_dict()["rank0/a"]) == 5
+    groups = [ALONE]
+    older = hooks.attach_inceptionn_fsdp(nn.Module(), find_codec("inceptionn:2^-3"), tag_histogram=True)
+    assert older.codec.name == "inceptionn:2^-3" and older.statistics.tags is not None
+    modules[1].parameters[0][1].device = torch.device("meta")
+    groups = [ALONE]
+    with pytest.raises(UnsupportedError, match="c is on meta: expected cpu"):
+        hooks.attach_inceptionn_fsdp(nn.Module(), host="127.0.0.1")
