@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from queue import Queue
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
@@ -205,15 +206,18 @@ def test_groups_that_cannot_execute_a_schedule(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_rank_that_is_silent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = Barrier(3)
+
     def work(execute: ScheduleExecutor) -> str:
+        together.wait(20.0)
         if execute.rank == 1:
             return ""
         with pytest.raises(TransportError) as caught:
             execute(torch.ones(4))
         return str(caught.value)
 
-    first, _, third = executed(monkeypatch, made("all-reduce", 3), work, timeout=0.05)
-    assert first.startswith("rank 0: rank 1 was silent for 0.05 s") and third.startswith("rank 2: rank 1 was silent")
+    first, _, third = executed(monkeypatch, made("all-reduce", 3), work, timeout=0.25)
+    assert first.startswith("rank 0: rank 1 was silent for 0.25 s") and third.startswith("rank 2: rank 1 was silent")
 
 
 SIZES = np.array([[1.0, 2.0, 0.0], [3.4, 0.0, 5.0], [0.0, 7.0, 0.3]])
