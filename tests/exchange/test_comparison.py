@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -420,3 +421,39 @@ def test_messages_of_four_million_and_of_256_values_are_timed(monkeypatch: pytes
     )
     found = measure_kernels(find("truncate"))
     assert counts == [4_194_304, 256] and (found.encode, found.decode) == (16_777_216, 16_777_216)
+
+
+@pytest.mark.parametrize(("method", "called"), [("int8", "attach"), ("localsgd:every=2", "periodic")])
+def test_runs_count_what_the_hook_of_their_method_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, called: str
+) -> None:
+    """300 bytes in three steps are 100 a step; the wrapped model is trained only where gradients are averaged."""
+    job, trained, calls = mnist(monkeypatch), list[str](), list[tuple[str, str, dict[str, object]]]()
+    plain_loss = job.loss
+    monkeypatch.setattr(
+        job, "loss", lambda model, chance: trained.append(type(model).__name__) or plain_loss(model, chance)
+    )
+    closed: list[bool] = []
+    state = SimpleNamespace(
+        statistics=SimpleNamespace(total=SimpleNamespace(nbytes_sent=300)), close=lambda: closed.append(True)
+    )
+
+    def attach(replica: object, chosen: object, **options: object) -> object:
+        calls.append(("attach", str(chosen), options))
+        return state
+
+    def periodic(model: object, optimizer: object, chosen: object, **options: object) -> object:
+        calls.append(("periodic", str(chosen), options))
+        return state
+
+    monkeypatch.setattr(comparisons, "attach", attach)
+    monkeypatch.setattr(comparisons, "periodic", periodic)
+    torch.distributed.init_process_group("gloo", f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        run = comparisons.train_case(job, Case(task="mnist", method=method, seed=0, steps=3, ranks=1), 0)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert run.sent_bytes == 100.0 and run.raw_bytes == 0.0 and closed == [True]
+    options = {"hook": True} if called == "periodic" else {"adaptive": False}
+    assert calls == [(called, find(method).name, options)]
+    assert set(trained) == {"Sequential" if called == "periodic" else "DistributedDataParallel"}

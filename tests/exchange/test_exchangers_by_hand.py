@@ -18,9 +18,11 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.exchange.compression.registry import find as find_codec
+from lightloom.exchange.distributed import block_exchange
 from lightloom.exchange.distributed.block_exchange import (
     BlockKernels,
     BlockReference,
+    BlockTriton,
     CastFormat,
     wire_format,
 )
@@ -180,6 +182,16 @@ def block_method(name: str) -> BlockExchange:
     method = find(name)
     assert isinstance(method, BlockExchange)
     return method
+
+
+@pytest.mark.parametrize(("refusal", "kind"), [(None, BlockTriton), ("no Triton", BlockReference)])
+def test_blocks_are_coded_in_triton_where_it_runs(
+    monkeypatch: pytest.MonkeyPatch, refusal: str | None, kind: type[object]
+) -> None:
+    monkeypatch.setattr(block_exchange, "gpu_refusal", lambda: refusal)
+    assert type(wire_format(block_method("int4"), "cuda")) is kind
+    assert type(wire_format(block_method("fp8"), "cuda")) is BlockReference
+    assert type(wire_format(block_method("int4"), "xpu")) is BlockReference
 
 
 def test_blocks_are_coded_by_kernels_in_cpu_memory_and_in_torch_elsewhere() -> None:
@@ -558,6 +570,35 @@ def test_tensors_are_averaged_in_the_type_and_scale_of_a_method() -> None:
     assert seen == [(torch.bfloat16, 5.0), (torch.float64, 5.0), (torch.float32, 1.25), (torch.float32, -2.0)]
 
 
+def test_means_lie_where_the_tensors_did() -> None:
+    """Transposed, narrow, conjugated and scaled ones of two ranks, 0 to 5 and three times that."""
+
+    def work(group: OwnGroup) -> list[list[float]]:
+        plain, coded, found = exchanger(find("float32"), group), exchanger(find("truncate:bits=16"), group), []
+        rows = torch.arange(6.0).reshape(3, 2) * (1 + 2 * group.rank)
+        for run, tensor, scale in (
+            (plain, rows.t(), 1.0),
+            (coded, rows.t().clone(), 4.0),
+            (coded, rows.to(torch.bfloat16).t(), 2.0),
+            (plain, rows.double()[:, 1], 8.0),
+        ):
+            run.average_tensor(tensor, Geometry.joined([("t", tuple(tensor.shape))]), scale)
+            found.append(tensor.flatten().tolist())
+        pair = torch.view_as_complex(rows.clone()).conj()
+        plain.average_tensor(pair, Geometry.joined([("p", (3, 2))]))
+        found.append(torch.view_as_real(pair.resolve_conj()).flatten().tolist())
+        return found
+
+    for found in among(2, work):
+        assert found == [
+            [0.0, 4.0, 8.0, 2.0, 6.0, 10.0],
+            [0.0, 4.0, 8.0, 2.0, 6.0, 10.0],
+            [0.0, 4.0, 8.0, 2.0, 6.0, 10.0],
+            [2.0, 6.0, 10.0],
+            [0.0, -2.0, 4.0, -6.0, 8.0, -10.0],
+        ]
+
+
 def test_ranks_that_state_different_things_are_told() -> None:
     def work(group: OwnGroup) -> str:
         method = find("topk" if group.rank else "topk:feedback=no")
@@ -726,9 +767,10 @@ def test_other_devices_exchange_by_their_own_group_and_compare_once() -> None:
         group.connect()
     on_cpu = OwnGroup(base, 1.0)
     assert not on_cpu._closed
-    on_cpu._mesh = SimpleNamespace(closed=False, stamp=None, breaking_off=lambda kind: nullcontext())  # type: ignore[assignment]
+    on_cpu._mesh = mesh
+    mesh.closed = False
     with on_cpu.exchanging(one):  # messages carry the stamp, nothing is compared before
-        assert on_cpu._mesh.stamp is one  # type: ignore[union-attr]
+        assert mesh.stamp is one and compared == []
     with pytest.raises(TransportError, match="rank 1: the exchange is not connected"):
         OwnGroup(base, 1.0).ring()
     pair = group.subgroup([2, 1])
