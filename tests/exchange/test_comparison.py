@@ -430,9 +430,12 @@ def test_runs_count_what_the_hook_of_their_method_sent(
     """300 bytes in three steps are 100 a step; the wrapped model is trained only where gradients are averaged."""
     job, trained, calls = mnist(monkeypatch), list[str](), list[tuple[str, str, dict[str, object]]]()
     plain_loss = job.loss
-    monkeypatch.setattr(
-        job, "loss", lambda model, chance: trained.append(type(model).__name__) or plain_loss(model, chance)
-    )
+
+    def loss(model: torch.nn.Module, chance: np.random.Generator) -> torch.Tensor:
+        trained.append(type(model).__name__)
+        return plain_loss(model, chance)
+
+    monkeypatch.setattr(job, "loss", loss)
     closed: list[bool] = []
     state = SimpleNamespace(
         statistics=SimpleNamespace(total=SimpleNamespace(nbytes_sent=300)), close=lambda: closed.append(True)

@@ -131,6 +131,9 @@ def test_only_latencies_of_steps_follow_the_clock() -> None:
     assert one.terms[:, 0, 0].tolist() == pytest.approx([1, 6, 0, 0, 3, 0, 10])
     assert other.terms[:, 0, 0].tolist() == pytest.approx([2, 12, 0, 0, 3, 0, 10])
     assert one.crosses.tolist() == [0] and one.pairs.tolist() == [0]
+    apart = columns_of(Tasks("all-gather", arrays(4, 8, 3), arrays(1, 2, 3), arrays(40, 40, 40)), TIERS, PLAIN)
+    assert apart.crosses.tolist() == [0, 1, 1] and apart.pairs.tolist() == [0, 0, 0]
+    assert apart.terms[4, 0].tolist() == pytest.approx([3, 3.5, 0])  # no bytes inside where each is alone
     alone = columns_of(Tasks("all-to-all", arrays(4.0), arrays(4.0), arrays(40.0)), TIERS, PLAIN)
     assert alone.terms[:, 0, 0].tolist() == pytest.approx([1, 2, 3, 3, 0, 30, 0])
     assert alone.crosses.tolist() == [1] and alone.pairs.tolist() == [1]
