@@ -19,6 +19,7 @@ from lightloom.planning.calibration.profile import (
     ExchangeRow,
     ProfiledKernel,
     ProfiledOperator,
+    exchange_pricer,
     kernel_of,
     predicted_seconds,
     profiled_step,
@@ -168,3 +169,14 @@ def test_shapes_of_kernels_that_no_other_test_asks_for() -> None:
     for name in ("_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention"):
         found = kernel_of(call(name, queries, keys, keys, values=values))
         assert found == ProfiledKernel(KernelKind.FLASH, 16, 32, 64, products=6, forward=1, causal=1)
+
+
+def test_exchanges_of_no_stated_group_are_those_of_the_whole_job() -> None:
+    """Where the profile says how many ranks that has, as a number."""
+    cluster, exchange = load_cluster("dgx-a100-64"), exchanged("all-reduce", 2**20, 1.0)
+    work = (DeviceWork("e", 0.0, 1.0, exchange),)
+    for facts, world in (({"world_size": 8}, 8), ({"world_size": "8"}, None), ({"world_size": True}, None), ({}, None)):
+        made = profile_of(call("mm", tensor(6, 4), tensor(4, 5)), device_seconds=1.0, work=work, distributed=facts)
+        (found,) = profiled_step(made, A100, cluster).exchanges
+        assert found.predicted == (None if world is None else exchange_pricer(cluster, 8)(exchange))
+        assert found.exchange is exchange and (found.predicted is None) == (world is None)
