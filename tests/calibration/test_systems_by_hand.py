@@ -14,7 +14,7 @@ from lightloom.machines.accelerators.load import load_accelerator
 from lightloom.machines.transports.transport import Scales, load_transport
 from lightloom.machines.transports.ways import LibraryTask, Tiers
 from lightloom.planning.calibration import accuracy as accuracy_module
-from lightloom.planning.calibration.accuracy import calibrate
+from lightloom.planning.calibration.accuracy import accuracy, calibrate
 from lightloom.planning.calibration.collectives import (
     MeasuredCollective,
     System,
@@ -27,7 +27,7 @@ from lightloom.planning.calibration.collectives import (
 from lightloom.planning.calibration.fit import Predictions, scores_of
 from lightloom.planning.calibration.rows import Jobs, Priors, jobs_of, overlaps, settings_of, strategy_of, transport_of
 from lightloom.planning.parallelism.strategy_space import Sharding
-from tests.calibration.samples import step, table_of
+from tests.calibration.samples import made_calibration, step, table_of
 
 TIERS = Tiers(8, 370e9, 48e9, True, 3.35e12)
 HEADING = "nodes,gpus,collective,nbytes,time_us"
@@ -205,3 +205,22 @@ def test_half_widths_of_scores_are_relative() -> None:
     assert scores.half_width == pytest.approx(math.sinh(0.2)) and scores.coverage == 0.0
     assert (scores.mean, scores.median, scores.bias) == pytest.approx((0.6, 0.6, 0.4))
     assert scores.percentile_90 == pytest.approx(0.2 + 0.9 * 0.8)
+
+
+def test_a_prediction_says_where_its_parameters_are_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy_module, "_predict_each_accelerator", lambda steps, basis, predict: basis)
+    calibration, table = made_calibration(), table_of([step()])
+    basis: list[object] = [accuracy(table), accuracy(table, calibration)]
+    same = calibration.model_copy(update={"rows": calibration.rows.model_copy(update={"sha256": table.sha256})})
+    basis.append(accuracy(table, same))
+    older = {name: entry for name, entry in calibration.parameters.items() if name != "latency"}
+    covariance = np.diag(np.ones(len(older))).tolist()
+    basis.append(accuracy(table, calibration.model_copy(update={"parameters": older, "covariance": covariance})))
+    assert basis == [
+        "priors only",
+        "calibrated on made-up",
+        "calibrated on made-up, these very rows",
+        "calibrated on made-up; latency at priors, as the file is older",
+    ]
+    with pytest.raises(ConfigError, match=r"row 2 \(b\): column 'accelerator': 'h100': the calibration is of 'a100'"):
+        accuracy(table_of([step(), step(row="b", accelerator="h100")]), calibration)

@@ -460,3 +460,28 @@ def test_runs_count_what_the_hook_of_their_method_sent(
     options = {"hook": True} if called == "periodic" else {"adaptive": False}
     assert calls == [(called, find(method).name, options)]
     assert set(trained) == {"Sequential" if called == "periodic" else "DistributedDataParallel"}
+
+
+def test_a_decoder_tells_places_of_one_symbol_apart() -> None:
+    """Repeated without end it looks the same from everywhere, but for the positions."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        found = comparisons.Decoder(5).eval()(torch.zeros(1, 64, dtype=torch.long))
+    assert not torch.allclose(found[0, 0], found[0, 40], atol=1e-3)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_first_rank_writes_what_all_have_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
+    asked: list[tuple[str, Path | None]] = []
+    monkeypatch.setattr(comparisons, "task", lambda name, data: asked.append((name, data)))
+    monkeypatch.setattr(comparisons, "train_case", lambda job, case, rank: Result(case, [case.steps], [float(rank)]))
+    wanted = cases("chars", ["int8"], 1, 2, 4)
+    arguments = {"cases": [asdict(case) for case in wanted], "folder": str(tmp_path), "data": str(tmp_path)}
+    worker: Any = SimpleNamespace(rank=rank, arguments=arguments)
+    assert comparisons.train_all(worker) == 2 and asked == [("chars", tmp_path)]
+    found = [read_result(tmp_path / case.file) for case in wanted]
+    assert [each and (each.case, each.loss) for each in found] == [
+        (case, [0.0]) if rank == 0 else None for case in wanted
+    ]

@@ -528,3 +528,12 @@ def test_a_trial_takes_the_slowest_rank_of_each_round(monkeypatch: pytest.Monkey
         many = WdmRing(ranks=65)
         with pytest.raises(ConfigError, match="65 ranks: expected at most 64 processes"):
             execution_trial.try_schedule(build(find("ring"), Collective("all-reduce", 65, 1e3), many), many, "int64", 1)
+
+
+@pytest.mark.parametrize("end", ["source", "destination"])
+def test_a_switch_at_either_end_of_a_row_is_no_process(end: str) -> None:
+    plain = made("all-reduce", 4).unfolded(8)
+    ends = getattr(plain, end).copy()
+    ends[0] = 4
+    with pytest.raises(UnsupportedError, match="adds up inside a switch"):
+        movement_of(plain.with_columns({end: ends}))

@@ -138,3 +138,15 @@ def test_runs_are_told_apart_by_all_that_they_are() -> None:
         (0, 3, 7, "mnist"),
         (1, 3, 7, "mnist"),
     ]
+
+
+@pytest.mark.parametrize("name", ["int8", "topk", "powersgd"])
+def test_kernels_run_on_one_thread(name: str) -> None:
+    method, before = find(name), torch.get_num_threads()
+    made = {"int8": measuring._block_kernels, "topk": measuring._top_k, "powersgd": measuring._products}[name]
+    torch.set_num_threads(2)
+    try:
+        made(method, 256)  # type: ignore[arg-type]
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)

@@ -285,3 +285,13 @@ def test_light_would_send_codes_up_and_down_and_an_exponent_a_block() -> None:
     geometry = Geometry.joined([("w", (13,))])
     OpticalAverageState._count(state, Counts(1, 2, 3.0, 4), geometry, last=True)  # type: ignore[arg-type]
     assert added == [(OpticalCounts(1, 2, 3.0, 4, 0, 17, 17, 2), True)]
+
+
+def test_numbers_are_averaged_over_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks with the same numbers, whose sum is twice what each brings."""
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda values, group: values.mul_(2))
+
+    def work(group: OwnGroup) -> list[float]:
+        return Stepwise(PlainExchanger("plain", group))._mean_over_ranks([3.0, 0.1])
+
+    assert among(2, work) == [[3.0, 0.1]] * 2

@@ -125,3 +125,11 @@ def test_an_unpickler_of_arrays_calls_nothing_else() -> None:
     with pytest.raises(ConfigError, match=r"a pickle that asks for os.system: expected arrays alone"):
         datasets._Unpickler(io.BytesIO(b"cos\nsystem\n.")).load()
     assert datasets._empty(1, 2).size == 0
+
+
+def test_labels_are_from_0_to_99() -> None:
+    pixels = np.zeros((2, VALUES), np.uint8)
+    assert datasets._check_images(pixels, np.array([0, 99]), "x").labels.tolist() == [0, 99]
+    for labels in ([-1, 5], [5, 100]):
+        with pytest.raises(ConfigError, match=f"holds labels from {min(labels)} to {max(labels)}: expected 0 to 99"):
+            datasets._check_images(pixels, np.array(labels), "x")
