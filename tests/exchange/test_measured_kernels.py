@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,10 +144,10 @@ def test_runs_are_told_apart_by_all_that_they_are() -> None:
 @pytest.mark.parametrize("name", ["int8", "topk", "powersgd"])
 def test_kernels_run_on_one_thread(name: str) -> None:
     method, before = find(name), torch.get_num_threads()
-    made = {"int8": measuring._block_kernels, "topk": measuring._top_k, "powersgd": measuring._products}[name]
+    made: Any = {"int8": measuring._block_kernels, "topk": measuring._top_k, "powersgd": measuring._products}[name]
     torch.set_num_threads(2)
     try:
-        made(method, 256)  # type: ignore[arg-type]
+        made(method, 256)
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
