@@ -537,3 +537,83 @@ def test_a_switch_at_either_end_of_a_row_is_no_process(end: str) -> None:
     ends[0] = 4
     with pytest.raises(UnsupportedError, match="adds up inside a switch"):
         movement_of(plain.with_columns({end: ends}))
+
+
+class Noted:
+    """Collectives of ``torch.distributed`` that note who is the root, and leave recognisable values."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def get_global_rank(self, group: Any, rank: int) -> int:
+        return 10 + rank
+
+    def broadcast(self, tensor: Tensor, root: int, group: Any) -> None:
+        self.calls.append(("broadcast", root))
+        tensor += 100
+
+    def reduce(self, tensor: Tensor, root: int, group: Any) -> None:
+        self.calls.append(("reduce", root))
+        tensor += 200
+
+    def all_reduce(self, tensor: Tensor, group: Any) -> None:
+        self.calls.append(("all-reduce",))
+        tensor += 300
+
+    def gather(self, tensor: Tensor, into: list[Tensor] | None, root: int, group: Any) -> None:
+        self.calls.append(("gather", root, into is not None))
+        for k, part in enumerate(into or ()):
+            part.copy_(tensor + 1000 * k)
+
+    def all_gather(self, into: list[Tensor], tensor: Tensor, group: Any) -> None:
+        self.gather(tensor, into, 0, group)
+
+    def scatter(self, share: Tensor, parts: list[Tensor] | None, root: int, group: Any) -> None:
+        self.calls.append(("scatter", root, None if parts is None else [part.tolist() for part in parts]))
+        share.fill_(7)
+
+    def all_to_all_single(self, received: Tensor, sent: Tensor, arrives: Any, leaves: Any, group: Any) -> None:
+        self.calls.append(("all-to-all", received.numel(), arrives, leaves))
+        received.fill_(8)
+
+
+def test_collectives_of_torch_are_called_as_the_schedule_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three ranks and six values; parts of a sum that is scattered unevenly have 1, 2 and 3."""
+    noted = Noted()
+    monkeypatch.setattr(execution_trial, "dist", noted)
+    monkeypatch.setattr(execution_trial, "reduce_scatter", lambda share, tensor, group: share.fill_(tensor.numel()))
+    counts = {"reduce-scatter-v": [1, 2, 3], "all-to-all-v": range(9)}
+    monkeypatch.setattr(execution_trial, "values_of_parts", lambda movement, itemsize: np.array(counts[movement.kind]))
+
+    def found(kind: str, rank: int, values: int = 6) -> list[float]:
+        wanted = SimpleNamespace(destinations=None, sizes=counts.get(kind))
+        moved = SimpleNamespace(kind=kind, collective=wanted)
+        execute: Any = SimpleNamespace(kind=kind, ranks=3, rank=rank, movement=moved, group="g")
+        tensor = torch.arange(float(values))
+        made_ = execution_trial.torch_result(execute, tensor, 4)
+        assert tensor.tolist() == list(range(values))
+        return made_.tolist()
+
+    assert found("broadcast", 1, 2) == [100, 101] and found("all-reduce", 2, 2) == [300, 301]
+    assert found("reduce", 0, 2) == [200, 201] and found("reduce", 1, 2) == []
+    assert [found("reduce-scatter-v", rank) for rank in range(3)] == [[300], [301, 302], [303, 304, 305]]
+    assert found("gather", 0, 1) == found("barrier", 2, 1) == [0, 1000, 2000] and found("gather", 1, 1) == []
+    assert found("all-gather", 1, 1) == [0, 1000, 2000]
+    assert found("scatter", 0) == [7, 7] and found("scatter", 1, 2) == [7, 7]
+    assert found("all-to-all", 1) == [8] * 6 and found("all-to-all-v", 1, 12) == [8] * (1 + 4 + 7)
+    assert found("reduce-scatter", 1) == [6, 6]
+    assert noted.calls == [
+        ("broadcast", 10),
+        ("all-reduce",),
+        ("reduce", 10),
+        ("reduce", 10),
+        *[("all-reduce",)] * 3,
+        ("gather", 10, True),
+        ("gather", 0, True),
+        ("gather", 10, False),
+        ("gather", 0, True),
+        ("scatter", 10, [[0, 1], [2, 3], [4, 5]]),
+        ("scatter", 10, None),
+        ("all-to-all", 6, None, None),
+        ("all-to-all", 12, [1, 4, 7], [3, 4, 5]),
+    ]
