@@ -79,6 +79,18 @@ def test_rows_are_predicted_by_their_fastest_job(linear: list[int]) -> None:
     assert linear == [5, 2, 2]
 
 
+def test_derivatives_are_taken_downwards_where_fractions_may_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def seconds(jobs: Jobs, values: dict[str, float]) -> Floats:
+        asked.append(values["b"])
+        return np.ones(len(jobs.planned))
+
+    monkeypatch.setattr(fit_module, "step_seconds", seconds)
+    sensitivity(jobs_of_rows(np.ones(2), np.arange(2), "xy"), PRIORS, np.log([2.0, 1.0]))
+    assert asked == pytest.approx([1.0, 1.0, exp(-1e-3)]) and max(asked) <= 1.0
+
+
 def test_rows_that_lie_on_the_priors_leave_their_parameters_and_narrow_them(linear: list[int]) -> None:
     """Without errors the noise is that of ten rows of 0.05, and rows of one model count as one in the covariance."""
     jobs = jobs_of_rows(true_seconds(PRIORS.center), np.arange(5), "xxyyy")
@@ -131,8 +143,15 @@ def test_a_row_far_off_weighs_less_in_the_covariance(linear: list[int], monkeypa
     """Where the fit stays at the priors, an error of e times the noise has the weight 1 / sqrt(1 + e²/2)."""
     off = np.array([0.0, 0.02, -0.02, 0.0, 0.0])
     jobs = jobs_of_rows(true_seconds(PRIORS.center) * np.exp(off), np.arange(5), "abcde")
-    monkeypatch.setattr(fit_module, "_most_likely", lambda jobs, priors, start, noise, near: start)
+    noises: list[float] = []
+
+    def stay(jobs: Jobs, priors: Priors, start: Floats, noise: float, near: Floats) -> Floats:
+        noises.append(noise)
+        return start
+
+    monkeypatch.setattr(fit_module, "_most_likely", stay)
     found = fit(jobs, PRIORS)
+    assert noises == pytest.approx([0.05, sqrt(10 * 0.05**2 / 15)])  # which the second round leaves as it is
     noise = sqrt(10 * 0.05**2 / 15)  # the median error is 0
     weights = np.array([1.0, *[1 / sqrt(1 + (0.02 / noise) ** 2 / 2)] * 2, 1.0, 1.0]) / noise**2
     information = TABLE.T @ (TABLE * weights[:, None]) + np.diag([4.0, 16.0])

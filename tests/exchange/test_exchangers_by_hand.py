@@ -474,7 +474,23 @@ def test_a_message_by_tensor_is_streams_behind_their_lengths() -> None:
         codec.decode(message[: len(first) + 3])
     with pytest.raises(Exception, match="a stream of 0 bytes in a message of 4 bytes, from byte 0"):
         codec.decode(bytes(4))
+    whole = len(first) + 4
+    with pytest.raises(Exception, match=f"a stream of 0 bytes in a message of {whole + 4} bytes, from byte {whole}"):
+        codec.decode(message[:whole] + bytes(4))
     assert codec.decode(b"").size == 0
+
+
+def test_factors_of_large_gradients_do_not_overflow() -> None:
+    """Near the largest float32, 3.4e38, where a product with a factor would not fit."""
+    large = torch.outer(torch.tensor([1.0, 2.0, -3.0, 2.0]), torch.tensor([1.0, -1.0, 3.0, 2.0, 1.0])) * 3e37
+
+    def work(group: OwnGroup) -> list[float]:
+        values = large.flatten().clone()
+        exchanger(find("powersgd:rank=1"), group).average(values, Geometry.joined([("m", (4, 5))]))
+        return (values / 3e37).tolist()
+
+    for found in among(2, work):
+        assert found == pytest.approx((large / 3e37).flatten().tolist(), rel=1e-4)
 
 
 def test_light_averages_codes_with_the_largest_scale_of_all_ranks() -> None:
