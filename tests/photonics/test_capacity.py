@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Mapping
+from math import ceil, inf
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightloom.core.errors import InputError
+from lightloom.machines.reducers import capacity as capacities
 from lightloom.machines.reducers.built import Averaging
 from lightloom.machines.reducers.capacity import (
     capacity,
@@ -16,6 +20,9 @@ from lightloom.machines.reducers.capacity import (
     instances_for,
     most_wavelengths,
 )
+from lightloom.machines.reducers.constants import published
+from lightloom.machines.reducers.rivals import Rival, Setting
+from lightloom.photonics.chip.wavelengths import spacing_in_metres
 
 CLAIMED = 6.4e12 / 8
 """Bytes a second of a server of OptINC."""
@@ -79,3 +86,35 @@ def test_what_cannot_be_is_one_line(call: object, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         call()  # type: ignore[operator]
     assert "\n" not in str(caught.value)
+
+
+def test_ranges_leave_five_of_a_hundred_draws_at_either_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws whose lasers take 1 to 100 pJ a bit; 4 servers of 8 bits draw 1.6 W for each pJ and instance."""
+
+    def rival(setting: Setting, values: Mapping[str, float]) -> Any:
+        each = values.get("draw", 50.0) * 1e-12
+        costs: dict[str, Any] = {"energy": {"lasers": each, "heaters": 0.0}, "latency": {"logic": 2e-9, "way": 3e-9}}
+        return Rival(name="reducer-asic", title="", launched=0.0, lanes=3, limits=("dim",), needs=("light",), **costs)
+
+    monkeypatch.setattr(capacities, "RIVALS", {"reducer-asic": rival})
+    for lit in (True, False):
+        draws = [{"draw": float(1 + 37 * number % 100) if lit or number % 10 else inf} for number in range(100)]
+        monkeypatch.setattr(capacities, "drawn", lambda chosen, count, draws=draws: draws[:count])
+        found = capacity(Averaging(reducer="reducer-asic"), 4, 1.1 * 8 * 50e9 / 8)
+        assert (found.instances, found.lanes, found.meshes, found.area, found.levels) == (2, 6, 0, 0.0, 1)
+        assert found.watts == pytest.approx({"lasers": 2 * 1.6 * 50, "heaters": 0.0})
+        assert found.high == (pytest.approx(2 * 1.6 * 95) if lit else None)
+        if lit:
+            assert found.low == pytest.approx(2 * 1.6 * 6)
+    assert (found.latency, found.limits, found.needs) == (5e-9, ("dim",), ("light",))
+    assert found.total == pytest.approx(2 * 1.6 * 50)
+    assert found.assumed == sum(constant.assumed for constant in published().values()) > 0
+
+
+@pytest.mark.parametrize(("spacings", "count"), [(0.0, 1), (0.49, 1), (0.5, 2), (0.99, 2), (1.0, 3), (7.6, 16)])
+def test_wavelengths_are_one_more_than_the_spacings_on_both_sides(
+    monkeypatch: pytest.MonkeyPatch, spacings: float, count: int
+) -> None:
+    metres = spacing_in_metres(100e9)
+    monkeypatch.setattr(capacities, "network_design", lambda *_: SimpleNamespace(window=spacings * metres))
+    assert most_wavelengths(4, 8) == count

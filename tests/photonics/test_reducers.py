@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf, log2
+from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
@@ -224,6 +225,8 @@ def test_the_light_that_a_modulator_bears_is_no_limit() -> None:
     lanes = Lanes(setting=Setting(servers=4), values={**VALUES, "modulator_limit": 0.01})
     bears = 0.01 / (50e9 * VALUES["laser_efficiency"])
     assert modulator_limit(lanes, bears * (1 - 1e-12)) == modulator_limit(lanes, inf) == ()
+    just = Lanes(setting=lanes.setting, values={**VALUES, "modulator_limit": lanes.launched(bears)})
+    assert modulator_limit(just, bears) == ()
     assert modulator_limit(lanes, 2 * bears) == ("20 mW a lane at the servers' modulators, which bear 10 mW",)
 
 
@@ -547,6 +550,38 @@ def test_most_servers_are_those_before_the_first_that_break_a_limit() -> None:
     assert compare._most_servers("digit-sum-nrz", setting, {**VALUES, "converter_bits": 0.0}) == 0
 
 
+@pytest.mark.parametrize("most", [0, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32])
+def test_all_numbers_of_servers_up_to_eight_and_some_beyond_are_tried(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    def made(setting: Setting, _: Mapping[str, float]) -> Any:
+        return SimpleNamespace(limits=("too many",) if setting.servers > most else ())
+
+    monkeypatch.setitem(RIVALS, "stand-in", made)  # type: ignore[misc]
+    assert compare._most_servers("stand-in", Setting(servers=4), VALUES) == most
+
+
+def test_designs_of_the_usual_sizes_are_written_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One level at four sizes and two levels of four servers; a full scale beyond 100 W is null."""
+    monkeypatch.setattr(designs, "_FILE", tmp_path / "designs.yaml")
+    assert designs._stored.__wrapped__() == {}
+    monkeypatch.setattr(designs, "make_design", lambda servers, bits: replace(DESIGN, mzis=servers, units=bits))
+    cascade = replace(DESIGN, full_scale=inf, levels=2)
+    monkeypatch.setattr(designs, "make_cascade", lambda servers, bits, ports: replace(cascade, mzis=100 * ports))
+    designs.main()
+    stored = designs._stored.__wrapped__()
+    one = {f"{servers} servers, 8 bits": servers for servers in (2, 4, 8, 16)}
+    assert {name: each["mzis"] for name, each in stored.items()} == one | {"16 servers, 8 bits, two levels of 4": 400}
+    assert [each["full_scale"] for each in stored.values()] == [4e-4] * 4 + [None]
+    assert all(each["units"] == 8 for name, each in stored.items() if name in one)
+    monkeypatch.setattr(designs, "_stored", lambda: stored)
+    for name, ports, expected in (("two levels", 4, replace(cascade, mzis=400)), ("one level", None, DESIGN)):
+        designs.network_design.cache_clear()
+        made = designs.network_design(16, 8, ports)
+        assert made == (expected if ports else replace(DESIGN, mzis=16, units=8)), name
+    designs.network_design.cache_clear()
+
+
 def test_a_constant_outside_its_range_is_refused() -> None:
     fields = {"name": "x", "low": 1.0, "high": 4.0, "meaning": "", "source": "assumption"}
     for value in (4.1, 0.9):
@@ -632,7 +667,8 @@ def test_a_window_ends_before_the_first_step_at_which_a_mean_is_wrong(
 def test_full_scale_is_the_least_with_few_wrong_words(monkeypatch: pytest.MonkeyPatch, needed: float) -> None:
     links: list[Any] = []
 
-    def errors(_: object, link: Any, **__: object) -> Any:
+    def errors(_: object, link: Any, **tried: object) -> Any:
+        assert tried == {"words": 16_000, "fabrications": 1}
         links.append(link)
         return SimpleNamespace(rate=TRIED_ERRORS if link.full_scale >= needed else 1.01 * TRIED_ERRORS)
 
