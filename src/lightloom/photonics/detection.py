@@ -28,7 +28,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.core.errors import ConfigError
 
 Scheme = Literal["separate", "wavelengths", "homodyne"]
@@ -40,7 +40,7 @@ _WEAKEST, _STRONGEST = 1e-8, 1e-1
 _PRECISION = 1e-4
 """Relative precision of the needed power."""
 _MOST_COMPOSITIONS = 20_000
-_SADDLE_STEPS = 60
+_SADDLE_STEPS: Effort = 60
 """Most Newton steps or bisections towards a saddle point."""
 _NEAR_THE_MEAN = 1e-3
 """Standard deviations from the mean within which the formula of the tail is 0/0 and its limit is taken."""

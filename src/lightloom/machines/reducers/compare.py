@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.core.arrays import Floats
+from lightloom.core.arrays import Effort, Floats
 from lightloom.core.configfile import read_yaml
 from lightloom.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from lightloom.core.results import Document, Result, attributes, plain, provenance
@@ -34,7 +34,7 @@ from lightloom.photonics.averaging.averagers import DigitSum
 Saving = Callable[[Values], float]
 """The share of energy that one rival saves against another; below 0 it takes more, minus infinity if no light does."""
 
-_STEPS = 40
+_STEPS: Effort = 40
 _GRID = 8
 
 

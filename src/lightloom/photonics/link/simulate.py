@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightloom.core.arrays import Codes, Float32s, Floats, Ints, Mask
+from lightloom.core.arrays import Codes, Effort, Float32s, Floats, Ints, Mask
 from lightloom.core.results import Document
 from lightloom.photonics.averaging.averagers import in_chunks
 from lightloom.photonics.averaging.function import (
@@ -641,7 +641,7 @@ def light(chip: Chip, link: Link, peaks: Mapping[str, float], raised: float = 1.
 
 # An averager of gradients whose codes pass a fabricated link, noise and all.
 
-_AT_ONCE = 1 << 13
+_AT_ONCE: Effort = 1 << 13
 
 
 class LinkAverager:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lightloom.core.arrays import Floats, Ints
+from lightloom.core.arrays import Effort, Floats, Ints
 from lightloom.core.results import Advance, Document, ignore
 from lightloom.photonics.averaging.averagers import IdealAverager
 from lightloom.photonics.link.settings import LARGEST_SWING, PARTS, RANGES, Link, erring, only, without
@@ -64,7 +64,7 @@ def interval(wrong: Ints, words: int) -> tuple[float, float]:
     return min(over_words[0], over_chips[0]), max(over_words[1], over_chips[1])
 
 
-_AT_ONCE = 1 << 13
+_AT_ONCE: Effort = 1 << 13
 """Words that are simulated together: their signals stay in the cache."""
 
 
