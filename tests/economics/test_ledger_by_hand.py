@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lightloom.core.errors import ConfigError
+from lightloom.core.errors import ConfigError, UnknownNameError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.parts.bill import Bill, Line
@@ -157,6 +157,9 @@ def test_causes_are_those_of_parts_that_may_fail_with_equal_parts_together() -> 
     assert rates["engine"] is None and rates["plug"] is None and rates["board"] == pytest.approx(1 / 3600)
     assert {cause.name: cause.source for cause in found}["cable"] == "a log"
     assert Cause(name="x", group="all").source == "no source was found" == found[3].source
+    for name in ("plug", "odd"):
+        with pytest.raises(UnknownNameError, match=f"'{name}': expected one of accelerator, all, board, cable, engine"):
+            causes_of(bill, None, {name: 5.0})
     # A time that is stated of one part counts as often as a rank has it; that of a group or of all replaces its causes.
     stated = {cause.name: cause for cause in causes_of(bill, None, {"cable": 7200.0, "host": 50.0})}
     assert stated["cable"].rate == pytest.approx(5 / 7200) and stated["cable"].source == "given"
