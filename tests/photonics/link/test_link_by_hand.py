@@ -172,3 +172,64 @@ def test_options_are_read_in_their_units_and_shown_in_the_usual_one(
 
 def field_of(name: str) -> str:
     return {"rin": "rin_db"}.get(name, name.replace("-", "_"))
+
+
+class Draws:
+    """A generator whose Gaussian draws are those that were written down, in turn."""
+
+    def __init__(self, *draws: object) -> None:
+        self.draws = [np.array(each, float) for each in draws]
+
+    def normal(self, *, size: int | tuple[int, ...]) -> Any:
+        drawn = self.draws.pop(0)
+        assert drawn.shape == ((size,) if isinstance(size, int) else tuple(size))
+        return drawn
+
+
+@pytest.mark.parametrize("gain", ["electrical", "optical"])
+def test_receivers_have_the_gains_that_are_set_with_errors_and_thresholds_between_levels(gain: Any) -> None:
+    """Two lanes of one signal; gains of 2 and 4 that err by 1 % and -2 %, and errors of thresholds of 0.1 levels."""
+    link = Link(gain=gain, gain_error=0.01, threshold_error=0.1, path_loss_db=10.0)
+    made: Any = FabricatedLink.__new__(FabricatedLink)
+    made.link, made.chip = link, SimpleNamespace(output_scale=3.0)
+    made.stream = lambda _: Draws([1.0, -2.0], np.ones((2, 3)))
+    setting = Calibrated(np.array([2.0, 4.0]), np.array([0.1, -0.2]), np.array([0.5]))
+    made._draw_receivers(np.array([[1 + 2j], [3 - 1j]]), setting)
+    real, imaginary = [[1.01], [1.96 * 3]], [[-2.02], [1.96]]
+    assert made.exit == pytest.approx(np.concatenate([real, imaginary] if gain == "optical" else [real], axis=1))
+    assert made.exit_noise == pytest.approx(simulate.homodyne_noise(link, 10.0) * np.array([[2.0], [4.0]]))
+    levels = np.array([0.6, 1.6, 2.6])
+    assert made.thresholds == pytest.approx(np.stack([levels - 0.3, levels + 0.6]))
+
+
+@pytest.mark.parametrize(
+    ("index", "gain", "rows"),
+    [
+        (0, "electrical", [[1.01, 0, -2.02, -3.03], [0, 0, 0, 0]]),
+        (1, "electrical", [[1.01, 0], [0, 0]]),
+        (0, "optical", [[1.01, 0, -2.02, -3.03], [0, 0, 0, 0]]),
+        (1, "optical", [[1.01, 0], [0, 0], [2.02, 3.03], [0, 0]]),
+    ],
+)
+def test_layers_have_the_gains_and_biases_that_are_set_with_errors_and_noise(
+    monkeypatch: pytest.MonkeyPatch, index: int, gain: Any, rows: list[list[float]]
+) -> None:
+    """Gains of 2 and 0, and inputs at 0.5 and 1 of their levels; light that goes on has an imaginary part below."""
+    link = Link(gain=gain, gain_error=0.01, bias_error=0.02)
+    made: Any = FabricatedLink.__new__(FabricatedLink)
+    mapped = SimpleNamespace(network=None, layers=SimpleNamespace(matrices=[None, None]))
+    made.link, made.chip = link, SimpleNamespace(mapped=mapped)
+    made.stream = lambda name: Draws([[1.0, 5.0], [2.0, 3.0]]) if name == f"layer {index}" else None
+    monkeypatch.setattr(simulate, "light_biases", lambda _: [np.array([0.5, 0.25])] * 2)
+    monkeypatch.setattr(simulate, "emitted_noise", lambda _, gains: 3.0 + gains)
+    monkeypatch.setattr(simulate, "homodyne_noise", lambda _: 12.0)
+    setting = Calibrated(np.array([2.0, 0.0]), np.array([0.1, -0.05]), np.array([0.5, 1.0]))
+    layer = made._layer(index, np.array([[1 + 2j, 1.5j], [7 + 7j, 7j]]), setting)
+    assert layer.matrix == pytest.approx(np.array(rows))
+    goes_on = index == 1 and gain == "optical"
+    biases = [0.6 * 1.04, 0.2 * 1.06, *([0.0, 0.0] if goes_on else [])]
+    assert layer.biases == pytest.approx(np.array(biases)[:, None])
+    # Units detect: 12 behind each gain, or beside what amplifiers of gain 2 and 0 emit; what goes on has that alone.
+    noise = {"electrical": [24.0, 0.0], "optical": [13.0, 153**0.5]}[gain]
+    assert layer.noise == pytest.approx(np.array([5.0, 3.0] * 2 if goes_on else noise)[:, None])
+    assert layer.inverse_gains == pytest.approx(np.array([0.5, 1.0] * (2 if goes_on else 1))[:, None])
