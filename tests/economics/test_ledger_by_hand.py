@@ -15,8 +15,8 @@ from lightloom.machines.parts.bill import Bill, Line
 from lightloom.machines.parts.part import Part, Power
 from lightloom.planning.economics import causes, ledger
 from lightloom.planning.economics.causes import Cause, Response, causes_of
-from lightloom.planning.economics.estimate import best_spares, changes, estimate_cluster
-from lightloom.planning.economics.job import Checkpoint, Job, total_job
+from lightloom.planning.economics.estimate import best_spares, changes, estimate_cluster, machine_of
+from lightloom.planning.economics.job import Checkpoint, GoodputOptions, Job, total_job
 from lightloom.planning.economics.ledger import Site, board_of, check_inputs, site_of, unused_inputs, without_covered
 
 
@@ -189,3 +189,14 @@ def test_a_spare_channel_is_worth_something_where_rewiring_is_better_than_what_i
     assert engine.rate == pytest.approx(64 * per_rank / 3.6e8) and engine.restart == rewired.recovery.seconds("rewire")
     if not slowdown:
         assert gain == pytest.approx(rewired.most_goodput / base.most_goodput - 1)
+
+
+@pytest.mark.parametrize(("serves", "ranks"), [(1, 1), (2, 2), (8, 8), (100, 64)])
+def test_a_node_has_the_ranks_that_its_host_serves_but_no_more_than_there_are(serves: int, ranks: int) -> None:
+    host = SimpleNamespace(part=SimpleNamespace(serves=serves, name="a host"))
+    own: Any = SimpleNamespace(hosts=SimpleNamespace(lines=[host]), bill=Bill(64))
+    machine = machine_of(load_cluster("terarack-64"), GoodputOptions(), own)
+    told = "assumption: every rank is a node of its own" if serves == 1 else f"a node has {serves} ranks: a host"
+    assert (machine.node_ranks, machine.node_source, machine.nodes) == (ranks, told, 64 // ranks)
+    odd = replace(machine, ranks=65)
+    assert odd.nodes == -(-65 // ranks) and machine.bill == own.bill

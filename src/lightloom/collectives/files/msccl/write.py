@@ -71,14 +71,14 @@ def program_of(schedule: Schedule, fabric: Fabric, advance: Callable[[int], None
     order = row_order(schedule)
     advance(len(schedule))
     channels = _channels_of_rows(schedule)
-    most_spread = MOST_CHANNELS // (1 + max(channels, default=0))
+    most_spread = MOST_CHANNELS // (1 + max(channels))
     spread, shared = 1, False
     while True:
         writer = ProgramWriter(schedule, order, channels, spread, shared)
         writer.write()
         if not shared and writer.too_many_blocks():
             shared = True
-        elif max(map(len, writer.steps.values()), default=0) > MOST_STEPS and 2 * spread <= most_spread:
+        elif max(map(len, writer.steps.values())) > MOST_STEPS and 2 * spread <= most_spread:
             spread *= 2
         else:
             break
@@ -99,7 +99,7 @@ def _check_fits(program: Program, name: str) -> None:
         "channels": (program.channels, MOST_CHANNELS),
         "threadblocks on a GPU": (max(len(gpu.blocks) for gpu in program.gpus), MOST_BLOCKS),
         "threadblocks for which others wait": (1 + max(awaited, default=-1), MOST_AWAITED + 1),
-        "steps in a threadblock": (max((len(block.steps) for block in blocks), default=0), MOST_STEPS),
+        "steps in a threadblock": (max(len(block.steps) for block in blocks), MOST_STEPS),
         "peers on a channel": (max(_peers(gpu) for gpu in program.gpus), MOST_PEERS),
         "chunks in a buffer": (max(max(gpu.chunks.values()) for gpu in program.gpus), MOST_OFFSET + 1),
     }
@@ -109,10 +109,10 @@ def _check_fits(program: Program, name: str) -> None:
 
 
 def _peers(gpu: Gpu) -> int:
-    """Return the most threadblocks of a GPU on one channel, those that send and those that do not counted apart; 0
-    without threadblocks."""
+    """Return the most threadblocks of a GPU on one channel, those that send and those that do not counted
+    apart."""
     sends = [(block.send >= 0, block.channel) for block in gpu.blocks]
-    return max((sends.count(end) for end in sends), default=0)
+    return max(sends.count(end) for end in sends)
 
 
 def _channels_of_rows(schedule: Schedule) -> list[int]:
@@ -294,7 +294,7 @@ class ProgramWriter:
         return Program(
             name=self.schedule.algorithm,
             collective=NAMES[self.kind],
-            channels=1 + max((block[3] for block in self.steps), default=0),
+            channels=1 + max(block[3] for block in self.steps),
             chunks=self.chunks,
             in_place=in_place,
             out_of_place=not in_place,
