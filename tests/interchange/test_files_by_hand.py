@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from lightloom.collectives.collective import Collective
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.files.chakra import read_traces, trace_path, write_traces
 from lightloom.collectives.files.msccl.check import _check_result
 from lightloom.collectives.files.msccl.program import OWN, Gpu, Step, ThreadBlock, Value
 from lightloom.collectives.files.msccl.rules import _check_step
+from lightloom.collectives.files.msccl.write import ProgramWriter, program_of
+from lightloom.collectives.files.row_order import row_order
 from lightloom.collectives.registry import build, find
+from lightloom.collectives.synthesis.engine.queues import ring_schedule
+from lightloom.collectives.synthesis.engine.trees import Design, RingTask, Timing, make_trees
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError
+from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.traces.calls import Call, TraceTensor, leaves
 from lightloom.models.traces.kineto import _precision, result_shape
 from lightloom.models.traces.operators import TracedExchange, exchange_lines
@@ -91,3 +100,49 @@ def test_exchanges_without_a_time_or_bytes_say_so() -> None:
     assert exchange_lines([plain, TracedExchange("all-reduce", None)]) == ["2 x all-reduce: bytes not recorded"]
     timed = TracedExchange("send", 1024, "dp", 2e-3, 8)
     assert exchange_lines([timed]) == ["1 x send in group 'dp' of 8 ranks: 1 KiB put in, 2 ms"]
+
+
+def test_a_step_waits_for_the_last_step_of_another_threadblock_once() -> None:
+    """And not for its own threadblock; each wait but the last is that of a nop before it."""
+    writer: Any = ProgramWriter.__new__(ProgramWriter)
+    mine, other, third = (0, "send", 1, 0), (0, "receive", 1, 0), (0, "receive", 2, 0)
+    writer.steps = defaultdict(list, {other: [Step(type="r") for _ in range(5)], third: [Step(type="r")]})
+    writer.waits, writer._waited = {}, {}
+    assert writer._add(mine, "s", ("i", 0), [(other, 1), (other, 2), (other, 0), (mine, 7)]) == (mine, 0)
+    assert writer.waits == {(mine, 0): (other, 2)}
+    assert writer._add(mine, "s", ("i", 1), [(other, 2)]) == (mine, 1) and len(writer.waits) == 1
+    assert writer._add(mine, "s", ("i", 2), [(other, 3), (third, 0), (other, 1)]) == (mine, 3)
+    assert writer.waits == {(mine, 0): (other, 2), (mine, 2): (other, 3), (mine, 3): (third, 0)}
+    assert [step.type for step in writer.steps[mine]] == ["s", "s", "nop", "s"]
+    assert [(step.source, step.destination) for step in writer.steps[mine][:2]] == [(("i", 0),) * 2, (("i", 1),) * 2]
+    assert [step.awaited for step in writer.steps[other]] == [False, False, True, True, False]
+    assert writer.steps[third][0].awaited and not any(step.awaited for step in writer.steps[mine])
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize("queued", [False, True])
+def test_rows_may_be_listed_in_any_order(kind: Kind, queued: bool) -> None:
+    """Those of steps, and those of queues of lightpaths: they wait for the same rows, and run in the same order."""
+    fabric: Fabric = ring(5)
+    if queued:
+        task = RingTask(5, 8, 1e4, Timing(bandwidth=5e9, hop=1e-6), 1e-6)
+        trees = make_trees(Design((), pieces=2), task)
+        assert trees is not None
+        schedule = ring_schedule(Collective(kind, 5, 5e4), fabric, trees).unfolded(fabric.fibre_channels)
+    else:
+        schedule = build(find("ring"), Collective(kind, 5, 5e4), fabric).unfolded(fabric.fibre_channels)
+    assert schedule.queued == queued
+    place = np.random.default_rng(1).permutation(len(schedule))
+    shuffled = replace(schedule, **{name: column[place] for name, column in schedule.columns().items()})
+    verify(shuffled, fabric)
+    found, expected = row_order(shuffled), row_order(schedule)
+    names = place.tolist()
+    groups = [sorted(names[row] for row in group) for group in found.groups]
+    assert sorted(groups) == sorted(sorted(group) for group in expected.groups)
+    if not queued:
+        assert groups == [sorted(group) for group in expected.groups]
+    for reason in ("reads", "after_reads", "after_writes"):
+        for row, waits in enumerate(getattr(found, reason)):
+            assert sorted(names[each] for each in waits) == sorted(getattr(expected, reason)[names[row]]), reason
+    program = program_of(shuffled, fabric)
+    assert sum(len(block.steps) for gpu in program.gpus for block in gpu.blocks) >= 2 * len(schedule)
