@@ -138,6 +138,10 @@ def test_events_are_interruptions_of_a_kind_failures_of_a_rack_or_of_a_node_and_
         restart = kernels._next(50.0, 1, kinds, due, nodes(3, rack=2), state)
         assert np.flatnonzero(~state.works).tolist() == failed and due[1] == 53.0
         assert restart == (-1.0 if failed == [4] else 10.0)
+    script([], [3.0, 4.0, 5.0])
+    even = state_of(4, 3)
+    kernels._next(50.0, 1, kinds, due, nodes(3, rack=2), even)
+    assert even.works.tolist() == [True, True, False, False]
     asked = script([70.0], [2.0, 4.0])
     state = state_of(5, 3)
     assert kernels._next(40.0, 0, kinds, due, nodes(3, rack=2), state) == 33.0 and due[0] == 42.0
@@ -210,6 +214,8 @@ def test_a_simulation_is_the_mean_of_its_runs(calls: list[Any]) -> None:
     # Nine nodes fill four racks and a part of the fifth.
     assert kinds.tolist() == [[1e-4, 150.0], [pytest.approx(5e-5), 0.0]]
     assert tuple(rhythm) == (300.0, 20.0, 100.0)
+    calls.clear()
+    assert simulate(JOB, 1000.0, runs=2).error == pytest.approx(0.1 / 2)  # of 0.5 and 0.6
     again = simulate(JOB, 1000.0, runs=1, seed=5)
     assert calls[-1][0] == seed and math.isnan(again.error)
     assert tuple(calls[-1][2]) == pytest.approx((6, 1000.0, 1000.0, 1.0, 500.0, 40.0, 0, 1))

@@ -310,7 +310,7 @@ def test_jobs_have_from_one_node_to_ten_million_ranks() -> None:
     cluster = load_cluster(SWITCH)
     assert estimate_cluster(cluster, ranks=8).job.nodes == 1
     assert estimate_cluster(cluster, ranks=10_000_000).machine.ranks == 10_000_000
-    for ranks in (7, 10_000_008):
+    for ranks in (7, 10_000_001):
         with pytest.raises(InputError, match=rf"{ranks} ranks of the job: expected 8, one node, to 10,000,000 ranks"):
             estimate_cluster(cluster, ranks=ranks)
 

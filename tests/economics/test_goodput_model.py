@@ -61,7 +61,7 @@ def test_the_optimum_near_the_branch_point_solves_its_equation(stall: float) -> 
     mtbf = 1e5
     x = optimal_interval(mtbf, Checkpoint(stall=stall)) / mtbf
     assert x - 1 + math.exp(-x - stall / mtbf) == pytest.approx(0, abs=1e-15)
-    assert stall > 1 or x == pytest.approx(math.sqrt(2 * stall / mtbf), rel=2e-3)
+    assert stall > 1 or x == pytest.approx(math.sqrt(2 * stall / mtbf), rel=2e-3 if stall > 1e-9 else 3e-7)
 
 
 def test_two_kinds_of_interruption_are_a_chain_of_first_passages() -> None:

@@ -14,10 +14,19 @@ from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.parts.bill import Bill, Line
 from lightloom.machines.parts.part import Part, Power
 from lightloom.planning.economics import causes, ledger
-from lightloom.planning.economics.causes import Cause, Response, causes_of
+from lightloom.planning.economics.causes import Cause, Recovery, Response, causes_of, responses
 from lightloom.planning.economics.estimate import best_spares, changes, estimate_cluster, machine_of
 from lightloom.planning.economics.job import Checkpoint, GoodputOptions, Job, total_job
-from lightloom.planning.economics.ledger import Site, board_of, check_inputs, site_of, unused_inputs, without_covered
+from lightloom.planning.economics.ledger import (
+    ClusterLedger,
+    Site,
+    StepLedger,
+    board_of,
+    check_inputs,
+    site_of,
+    unused_inputs,
+    without_covered,
+)
 
 
 def part(name: str, kind: Any, **fields: Any) -> Part:
@@ -200,3 +209,30 @@ def test_a_node_has_the_ranks_that_its_host_serves_but_no_more_than_there_are(se
     assert (machine.node_ranks, machine.node_source, machine.nodes) == (ranks, told, 64 // ranks)
     odd = replace(machine, ranks=65)
     assert odd.nodes == -(-65 // ranks) and machine.bill == own.bill
+
+
+def test_what_sending_takes_is_unknown_where_bits_take_something_and_nobody_says_how_many_there_are() -> None:
+    bit = {"value": 1e-12, "confidence": "read", "source": "a data sheet"}
+    card = part("card", "nic", rate=10.0, static_power=WATTS, dynamic_energy=bit)
+    fabric, nothing = Bill(8, (Line(card, 2, "cards"),), bandwidth=10.0), Bill(8)
+    own = ClusterLedger(name="x", ranks=8, site=Site(), boards=nothing, hosts=nothing, fabric=fabric)
+    step = StepLedger(cluster=own, step_time=3.0, sent_joules=None, samples=0)
+    sent = step.energy.transmission
+    assert (sent.value, sent.low, sent.high, sent.missing) == (None, None, None, ("fabric.energy_per_bit",))
+    assert step.energy.interface.value == pytest.approx(8 * 2 * 10.0 * 3) and step.energy.total_j is None
+    assert replace(step, sent_joules=5.0).energy.total_j == pytest.approx(485.0)
+
+
+def test_damage_that_is_not_priced_says_whether_it_could_be() -> None:
+    engine = Cause(name="engine", group="network", kind="engine", rate=1e-9)
+    unserved = load_cluster("h100-1024-no-nvlink-400g").fabric
+    for fabric, told in ((load_fabric("wdm-ring", 8), "not priced here"), (unserved, "does not serve a fabric")):
+        last = responses(engine, fabric, Recovery.of({}, circuits=False), GoodputOptions(), False)[2]
+        assert not last.possible and told in last.why
+
+
+def test_a_spare_channel_is_worth_nothing_known_while_any_rate_of_a_link_is_unknown() -> None:
+    base = estimate_cluster(load_cluster("sip-ocs-1024"))
+    rates = [answer.cause.rate for answer in base.answers if answer.cause.group == "network"]
+    assert None in rates and any(rates) and base.recovery.circuits
+    assert not any("spare port" in change.name for change in changes(base))

@@ -103,6 +103,8 @@ def test_receivers_scale_by_the_output_and_read_digits_most_significant_first() 
     assert made._decided(fields, (1, 3), rng).tolist() == [[4 * 2, 4 * 1, 4 * 3]]
     assert made._decided(-fields, (1, 3), rng).tolist() == [[2, 1, 3]]
     assert made._decided(fields, (2, 3), rng).tolist() == [[2, 1, 3], [0, 0, 0]]
+    made.exit_noise = column(3.0, 0.0)
+    assert made._decided(fields, (1, 3), rng).tolist() == [[4 * 3, 4 * 2, 4 * 3]]
     made.exit_noise = column(1.0, 9.0)
     assert made._decided(fields, (1, 3), rng).tolist() == [[4 * 2 + 3, 4 * 1 + 3, 4 * 3 + 1]]
 
@@ -233,3 +235,9 @@ def test_layers_have_the_gains_and_biases_that_are_set_with_errors_and_noise(
     noise = {"electrical": [24.0, 0.0], "optical": [13.0, 153**0.5]}[gain]
     assert layer.noise == pytest.approx(np.array([5.0, 3.0] * 2 if goes_on else noise)[:, None])
     assert layer.inverse_gains == pytest.approx(np.array([0.5, 1.0] * (2 if goes_on else 1))[:, None])
+
+
+def test_lanes_that_arrive_in_time_stand_beside_those_that_do_not() -> None:
+    senders = simulate.Senders(np.ones((2, 1)), np.array([[0.5], [0.0]]))
+    lanes = simulate.modulate(np.array([[3, 0, 0], [0, 3, 0]]), 2, ideal(Link()), senders, np.random.default_rng(0))
+    assert lanes[0].round(6).tolist() == [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]

@@ -12,6 +12,7 @@ failures and not their watts again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -237,12 +238,10 @@ def unused_inputs(fabric: Fabric, site: Site) -> tuple[str, ...]:
     stated = {} if site.choices is None else site.choices.model_dump(exclude_unset=True)
     bill, unused = fabric.bill(site.choices), []
     for name in stated:
-        try:
+        with suppress(InputError):  # without it there is no bill
             rest = BillChoices.model_validate({key: value for key, value in stated.items() if key != name})
             if fabric.bill(rest) == bill:
                 unused.append(name)
-        except InputError:
-            continue  # without it there is no bill
     parts = {line.part.name for line in bill.lines}
     return (*unused, *(name for name in site.prices if name not in parts))
 
@@ -258,10 +257,8 @@ def check_inputs(fabrics: Iterable[Fabric], site: Site) -> None:
     for fabric in fabrics:
         if not names:
             return
-        try:
+        with suppress(InputError):  # A fabric that cannot be built so says that itself.
             names &= set(unused_inputs(fabric, site))
-        except InputError:
-            continue  # A fabric that cannot be built so says that itself.
     if names:
         kind = "the price of " if min(names) in site.prices else ""
         raise ConfigError(
