@@ -247,3 +247,26 @@ def test_grouped_products_have_the_shape_of_their_groups(a: Any, b: Any, groups:
     found = _grouped_shape(torch.zeros(a), torch.zeros(b), offsets)
     assert tuple(found.shape) == shape and found.dtype == torch.float32
     assert _grouped_shape(torch.zeros(a), torch.zeros(b), offsets, out_dtype=torch.bfloat16).dtype == torch.bfloat16
+
+
+class Same(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x * 1.0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "whole", "sizes"),
+    [
+        ((5, 6, 3), False, {"sample": 5, "sequence": 6, "channel": 3}),
+        ((5, 3, 8, 7), False, {"sample": 5, "channel": 3, "height": 8, "width": 7}),
+        ((5, 3, 2, 8, 7), False, {"sample": 5, "channel": 3, "depth": 2, "height": 8, "width": 7}),
+        ((5, 6), True, {"sample": 5, "sequence": 6}),
+        ((5,), True, {"sample": 5}),
+        ((5, 6), False, {"sample": 5, "channel": 6}),
+    ],
+)
+def test_inputs_are_images_tokens_or_features_by_their_axes(
+    shape: tuple[int, ...], whole: bool, sizes: dict[str, int]
+) -> None:
+    made = operators(Same(), torch.zeros(shape, dtype=torch.long if whole else torch.float32))
+    assert made["input.x"].dimensions == sizes and made["input.x"].kind == "input"

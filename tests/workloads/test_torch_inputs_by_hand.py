@@ -23,6 +23,7 @@ from lightloom.models.torch.trace import (
     takes_length,
     trace_factory,
 )
+from lightloom.models.torch.values import Values, fake_tensors, to_meta
 
 
 class Tokens(nn.Module):
@@ -264,3 +265,51 @@ def test_parameters_that_nothing_reads_are_counted() -> None:
     (given, layer) = graph.operators
     assert (given.kind, given.dimensions) == ("input", {"sample": 7, "channel": 3})
     assert layer.forward_flops == 2 * 7 * 3 * 2 and layer.dimensions == {"sample": 7, "channel": 2, "in_channel": 3}
+
+
+def test_factories_that_look_at_values_are_called_again_with_real_tensors_and_others_once() -> None:
+    calls: list[str] = []
+
+    def factory(message: str = "", width: int = 3) -> nn.Module:
+        calls.append(message)
+        if message and len(calls) == 1:
+            raise RuntimeError(message)
+        return nn.Linear(width, 2)
+
+    def traced(message: str) -> int:
+        calls.clear()
+        made = trace_factory(
+            lambda width: (factory(message, width), torch.zeros(5, width)), name="x", batch=5, arguments={"width": 4}
+        )
+        return made.parameters
+
+    assert traced("") == 10 and len(calls) == 1
+    assert traced("no values on meta") == 10 and len(calls) == 2
+    with pytest.raises(WorkloadError, match="x: the factory fails: RuntimeError: boom"):
+        traced("boom")
+    assert len(calls) == 1
+    with pytest.raises(WorkloadError, match=r"x: is a int; expected a torch\.nn\.Module"):
+        trace_factory(3, name="x", batch=5)
+
+
+def test_messages_of_the_library_are_silent_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = [20]
+    logging = SimpleNamespace(get_verbosity=lambda: levels[-1], set_verbosity=levels.append)
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "transformers.utils", SimpleNamespace(logging=logging))
+    with pretrained._offline():
+        assert levels[-1] > 40
+    assert levels[-1] == 20
+
+
+def test_fake_tensors_stand_in_for_those_of_a_module_for_a_while() -> None:
+    module = nn.Linear(3, 2)
+    module.register_buffer("steps", torch.tensor([1.0]))
+    values = Values()
+    to_meta(module, values)
+    own = [*module.parameters(), *module.buffers()]
+    with fake_tensors(module, values):
+        inside = [*module.parameters(), *module.buffers()]
+        assert not any(one is other for one, other in zip(own, inside, strict=True))
+        assert [tuple(each.shape) for each in inside] == [(2, 3), (2,), (1,)] and all(each.is_meta for each in inside)
+    assert all(one is other for one, other in zip(own, [*module.parameters(), *module.buffers()], strict=True))
