@@ -177,6 +177,8 @@ def test_rows_and_notes_of_ledgers_are_those_of_their_steps() -> None:
     assert notes[3] == "ranges are those of prices and watts alone, a: no interval of its time is known"
     assert notes[4] == "goodput at most (≤), a: without wdm-engine"
     assert not any("no interval" in note and ", b:" in note for note in notes)
+    for whole in (replace(step, goodput=0.9), replace(step, goodput_missing=("wdm-engine",))):
+        assert not any(note.startswith("goodput at most") for note in ledger_notes({"a": whole}))
     (site,) = [note for note in notes if note.startswith("assumed of the site: ")]
     assert site == f"assumed of the site: {', '.join(Site().texts().values())}"
     assert sum(note.startswith("assumed of failures: ") for note in notes) == 1
