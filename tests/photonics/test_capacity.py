@@ -50,6 +50,15 @@ def test_everything_but_latency_grows_with_the_bandwidth() -> None:
     assert many.low < many.total < (many.high or 0)
 
 
+def test_half_the_symbols_a_second_take_twice_the_instances() -> None:
+    """Of 50 GBd where no rate is stated."""
+    counts = {
+        rate: capacity(Averaging(reducer="reducer-asic", symbol_rate=rate), 4, CLAIMED).instances
+        for rate in (None, 25e9, 50e9, 100e9)
+    }
+    assert counts == {None: 16, 25e9: 32, 50e9: 16, 100e9: 8}
+
+
 def test_wavelengths_share_heaters_and_area_alone() -> None:
     alone, shared = (
         capacity(Averaging(reducer="row-gain-network", wavelengths=number), 4, CLAIMED) for number in (1, 5)
