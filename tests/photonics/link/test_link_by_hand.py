@@ -241,3 +241,12 @@ def test_lanes_that_arrive_in_time_stand_beside_those_that_do_not() -> None:
     senders = simulate.Senders(np.ones((2, 1)), np.array([[0.5], [0.0]]))
     lanes = simulate.modulate(np.array([[3, 0, 0], [0, 3, 0]]), 2, ideal(Link()), senders, np.random.default_rng(0))
     assert lanes[0].round(6).tolist() == [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]
+
+
+def test_peaks_are_the_largest_squares_so_far_and_0_of_no_words() -> None:
+    made = link_of(ideal(Link()), [], Seen())
+    made._note_peak("x", np.zeros((2, 0), np.float32))
+    assert made.peaks == {"x": 0.0}
+    for amplitudes, peak in (([0.5, -3.0], 9.0), ([2.0, 1.0], 9.0), ([4.0], 16.0)):
+        made._note_peak("x", np.array(amplitudes, np.float32))
+        assert made.peaks == {"x": peak}
