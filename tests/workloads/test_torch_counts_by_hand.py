@@ -177,7 +177,7 @@ class Normed(nn.Module):
         self.first, self.norm = nn.Linear(3, 4), LocalNorm(4)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.norm(self.first(x)))  # type: ignore[no-any-return]
+        return torch.tanh(self.norm(self.first(x)))
 
 
 def test_a_norm_in_parts_is_one_operator_that_keeps_its_input_and_a_number_for_each_row() -> None:
@@ -203,7 +203,7 @@ class Checkpointed(nn.Module):
         def region(y: Tensor) -> Tensor:
             return self.last(torch.tanh(self.inside(y)))  # type: ignore[no-any-return]
 
-        return torch.tanh(checkpoint(region, self.before(x), use_reentrant=self.reentrant))  # type: ignore[no-untyped-call]
+        return torch.tanh(checkpoint(region, self.before(x), use_reentrant=self.reentrant))
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

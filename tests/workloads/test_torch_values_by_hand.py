@@ -190,7 +190,7 @@ def test_what_autograd_keeps_counts_once_at_what_made_it() -> None:
     operators = [Operator(name=name, **fields) for name in "ab"] + [Operator(name="c", checkpoint="block", **fields)]
     first, second, third = kept.counted(operators, origins)
 
-    def told(operator: Operator) -> tuple[int, ...]:
+    def told(operator: Operator) -> tuple[int | None, ...]:
         saved = operator.saved_bytes, operator.saved_shared_bytes, operator.saved_index_bytes
         return (*saved, operator.recomputed_bytes, operator.recomputed_shared_bytes)
 
