@@ -234,8 +234,9 @@ def test_jobs_that_never_fail_are_played_with_intervals_that_end(calls: list[Any
 
 def test_worlds_at_the_ends_of_their_ranges_are_no_mistake() -> None:
     for fields in ({"shape": 0.2}, {"shape": 20.0}, {"crews": 0}, {"rack": 1}, {"rack_rate": 0.0}):
-        World(**fields)  # type: ignore[arg-type]
-    for wrong in ({"shape": 20.1}, {"shape": 0.19}, {"rack_rate": -1.0}, {"rack_rate": math.inf}):
+        World(**fields)
+    wrongs: list[dict[str, Any]] = [{"shape": 20.1}, {"shape": 0.19}, {"rack_rate": -1.0}, {"rack_rate": math.inf}]
+    for wrong in wrongs:
         with pytest.raises(ConfigError):
             World(**wrong)
     assert job.World() == World(shape=1.0, crews=0, rack=1, rack_rate=0.0)

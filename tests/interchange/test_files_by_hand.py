@@ -133,7 +133,8 @@ def test_rows_may_be_listed_in_any_order(kind: Kind, queued: bool) -> None:
         schedule = build(find("ring"), Collective(kind, 5, 5e4), fabric).unfolded(fabric.fibre_channels)
     assert schedule.queued == queued
     place = np.random.default_rng(1).permutation(len(schedule))
-    shuffled = replace(schedule, **{name: column[place] for name, column in schedule.columns().items()})
+    columns: dict[str, Any] = {name: column[place] for name, column in schedule.columns().items()}
+    shuffled = replace(schedule, **columns)
     verify(shuffled, fabric)
     found, expected = row_order(shuffled), row_order(schedule)
     names = place.tolist()

@@ -557,7 +557,7 @@ def test_all_numbers_of_servers_up_to_eight_and_some_beyond_are_tried(
     def made(setting: Setting, _: Mapping[str, float]) -> Any:
         return SimpleNamespace(limits=("too many",) if setting.servers > most else ())
 
-    monkeypatch.setitem(RIVALS, "stand-in", made)  # type: ignore[misc]
+    monkeypatch.setitem(RIVALS, "stand-in", made)
     assert compare._most_servers("stand-in", Setting(servers=4), VALUES) == most
 
 

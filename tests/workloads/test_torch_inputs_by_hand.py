@@ -223,9 +223,9 @@ def test_factories_return_a_module_with_or_without_inputs_and_their_axis() -> No
     assert module_and_inputs((module, inputs), "x") == (module, inputs, None)
     for axis in (0, 1):
         assert module_and_inputs((module, inputs, axis), "x") == (module, inputs, axis)
-    for axis in (2, -1, "a"):
-        with pytest.raises(WorkloadError, match=f"x: batch_axis is {axis!r}, expected 0 or 1"):
-            module_and_inputs((module, inputs, axis), "x")
+    for odd in (2, -1, "a"):
+        with pytest.raises(WorkloadError, match=f"x: batch_axis is {odd!r}, expected 0 or 1"):
+            module_and_inputs((module, inputs, odd), "x")
     for wrong in (3, (inputs, module), (module,), (module, inputs, 0, 1), [module, inputs]):
         with pytest.raises(WorkloadError, match=f"x: returned a {type(wrong).__name__}; expected a torch.nn.Module"):
             module_and_inputs(wrong, "x")
