@@ -270,3 +270,62 @@ def test_inputs_are_images_tokens_or_features_by_their_axes(
 ) -> None:
     made = operators(Same(), torch.zeros(shape, dtype=torch.long if whole else torch.float32))
     assert made["input.x"].dimensions == sizes and made["input.x"].kind == "input"
+
+
+class Waves(nn.Module):
+    """A convolution over time, behind which axes keep their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(3, 2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.conv(x)).sum(dim=2)
+
+
+def test_axes_keep_the_names_that_the_input_of_an_operator_has() -> None:
+    made = operators(Waves(), torch.zeros(5, 3, 8))
+    assert made["conv"].dimensions.items() >= {"sample": 5, "channel": 2, "length": 6}.items()
+    assert made["tanh"].dimensions == {"sample": 5, "channel": 2, "length": 6}
+    assert made["sum"].dimensions == {"sample": 5, "channel": 2}
+
+
+class Stack(nn.Module):
+    """A matrix for each of four experts, and a product of results alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(4, 3, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.bmm(x.transpose(0, 1), self.weight)
+        return torch.bmm(y, y.transpose(1, 2))
+
+
+def test_products_with_a_stack_of_matrices_are_those_of_experts() -> None:
+    made = operators(Stack(), torch.zeros(5, 4, 3))
+    assert [operator.kind for operator in made.values()][1] == "experts"
+    assert made["bmm"].forward_flops == 2 * 4 * 5 * 3 * 2 and made["bmm#2"].kind != "experts"
+
+
+class Biased(nn.Module):
+    """Attention whose scores get a learned bias, of which half is hidden, or one that nothing tells of."""
+
+    def __init__(self, hides: bool) -> None:
+        super().__init__()
+        self.bias, self.hides = nn.Parameter(torch.zeros(6, 6)), hides
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = self.bias
+        if self.hides:
+            bias = bias.masked_fill(torch.ones(6, 6).triu(1).bool(), -1e9)
+        return torch.tanh(F.scaled_dot_product_attention(x, x, x, attn_mask=bias))
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_a_learned_bias_hides_nothing_but_what_is_filled_in(hides: bool) -> None:
+    graph = trace(Biased(hides), torch.zeros(5, 2, 6, 4), batch=5, name="x")
+    (attention,) = [operator for operator in graph.operators if operator.kind == "attention"]
+    assert (attention.causal, attention.visible) == (hides, None) and graph.uncounted == ()
+    # Scores of ten heads of 6 x 6 tokens, and as many products with what is looked up.
+    assert attention.forward_flops == 2 * 2 * 5 * 2 * 6 * 6 * 4
