@@ -316,7 +316,7 @@ class Biased(nn.Module):
         self.bias, self.hides = nn.Parameter(torch.zeros(6, 6)), hides
 
     def forward(self, x: Tensor) -> Tensor:
-        bias = self.bias
+        bias: Tensor = self.bias
         if self.hides:
             bias = bias.masked_fill(torch.ones(6, 6).triu(1).bool(), -1e9)
         return torch.tanh(F.scaled_dot_product_attention(x, x, x, attn_mask=bias))
@@ -329,3 +329,21 @@ def test_a_learned_bias_hides_nothing_but_what_is_filled_in(hides: bool) -> None
     assert (attention.causal, attention.visible) == (hides, None) and graph.uncounted == ()
     # Scores of ten heads of 6 x 6 tokens, and as many products with what is looked up.
     assert attention.forward_flops == 2 * 2 * 5 * 2 * 6 * 6 * 4
+
+
+class Summed(nn.Module):
+    """A layer without an own axis of samples: what it makes of a sum over them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.layer(torch.tanh(x).sum(dim=0)))
+
+
+def test_what_is_summed_over_samples_does_not_grow_with_them() -> None:
+    """Results of seven elements and of three for five samples: read and written once, whatever the batch."""
+    made = operators(Summed(), torch.zeros(5, 3))
+    assert made["layer"].shared_bytes == 4 * (21 + 7 + 7) and made["layer"].forward_bytes == 4 * (3 + 28 + 7)
+    assert made["tanh#2"].shared_bytes == 28 and made["sum"].shared_bytes == 12 and made["tanh"].shared_bytes == 0
