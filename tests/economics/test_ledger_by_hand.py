@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal, localcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from lightloom.machines.parts.part import Part, Power
 from lightloom.planning.economics import causes, ledger
 from lightloom.planning.economics.causes import Cause, Recovery, Response, causes_of, responses
 from lightloom.planning.economics.estimate import best_spares, changes, estimate_cluster, machine_of
-from lightloom.planning.economics.job import Checkpoint, GoodputOptions, Job, total_job
+from lightloom.planning.economics.job import Checkpoint, GoodputOptions, Job, optimal_interval, total_job
 from lightloom.planning.economics.ledger import (
     ClusterLedger,
     Site,
@@ -236,3 +237,19 @@ def test_a_spare_channel_is_worth_nothing_known_while_any_rate_of_a_link_is_unkn
     rates = [answer.cause.rate for answer in base.answers if answer.cause.group == "network"]
     assert None in rates and any(rates) and base.recovery.circuits
     assert not any("spare port" in change.name for change in changes(base))
+
+
+def test_where_nothing_is_kept_no_change_gains_anything() -> None:
+    base = estimate_cluster(load_cluster("h100-1024-no-nvlink-400g"), {"interruption_time": 1.0, "restart": 1e6})
+    assert base.most_goodput == 0 and {change.gain for change in changes(base)} == {0.0}
+
+
+def test_the_optimum_has_all_its_digits_next_to_the_branch_point() -> None:
+    """x - 1 + e^(-x - C/M) = 0 for C/M = 1e-11, by halving with fifty digits."""
+    with localcontext() as context:
+        context.prec = 50
+        stall, low, high = Decimal("1e-11"), Decimal(0), Decimal(1)
+        for _ in range(120):
+            middle = (low + high) / 2
+            low, high = (middle, high) if middle - 1 + (-middle - stall).exp() < 0 else (low, middle)
+    assert optimal_interval(1e5, Checkpoint(stall=1e-6)) == pytest.approx(1e5 * float(high), rel=1e-9)

@@ -68,6 +68,9 @@ def test_the_first_wrong_chunk_of_a_result_is_named_and_the_others_are_counted(w
     has = f"chunk {4 - wrong} of the output is chunk {4 - wrong} of GPU 0"
     needs = f"allreduce out of place needs chunk {4 - wrong} summed over all 2 GPUs"
     assert str(caught.value) == f"x.xml, line 17: GPU 0: {has}: {needs}{more}"
+    run.written_on = {}
+    with pytest.raises(ConfigError, match=r"^x\.xml: GPU 0: chunk"):
+        _check_result(run, "x.xml")
     run.memory = {(0, "o", k): Value(k, 3, OWN) for k in range(4)}
     _check_result(run, "x.xml")
     assert run.root == 0
