@@ -13,8 +13,8 @@ import pytest
 
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.files.chakra import read_traces, trace_path, write_traces
-from lightloom.collectives.files.msccl.check import _check_result
-from lightloom.collectives.files.msccl.program import OWN, Gpu, Step, ThreadBlock, Value
+from lightloom.collectives.files.msccl.check import _check_result, check
+from lightloom.collectives.files.msccl.program import OWN, Gpu, Program, Step, ThreadBlock, Value
 from lightloom.collectives.files.msccl.rules import _check_step
 from lightloom.collectives.files.msccl.write import ProgramWriter, program_of
 from lightloom.collectives.files.row_order import row_order
@@ -150,3 +150,17 @@ def test_rows_may_be_listed_in_any_order(kind: Kind, queued: bool) -> None:
             assert sorted(names[each] for each in waits) == sorted(getattr(expected, reason)[names[row]]), reason
     program = program_of(shuffled, fabric)
     assert sum(len(block.steps) for gpu in program.gpus for block in gpu.blocks) >= 2 * len(schedule)
+
+
+def test_messages_of_two_chunks_fill_two_places() -> None:
+    """Two GPUs send each other the two chunks of their inputs, which lie in their outputs."""
+
+    def gpu(rank: int) -> Gpu:
+        sends = ThreadBlock(send=1 - rank, steps=[Step(type="s", source=("i", 0), count=2)])
+        step = Step(type="r", destination=("o", 2 * (1 - rank)), count=2)
+        receives = ThreadBlock(receive=1 - rank, steps=[step])
+        return Gpu(chunks={"i": 2, "o": 4, "s": 0}, blocks=[sends, receives])
+
+    program = Program(name="x", collective="allgather", chunks=4, gpus=[gpu(0), gpu(1)])
+    (run,) = check(program, "x.xml")
+    assert (run.messages, len(run.arrivals), run.in_parts) == (2, 4, True)

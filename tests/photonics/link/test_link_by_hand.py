@@ -10,7 +10,7 @@ import pytest
 
 from lightloom.core.arrays import Float32s
 from lightloom.photonics.link import simulate
-from lightloom.photonics.link.settings import Link, ideal, read_options, show_value, sources
+from lightloom.photonics.link.settings import OPTIONS, Link, ideal, read_options, read_value, show_value, sources
 from lightloom.photonics.link.simulate import Calibrated, FabricatedLayer, FabricatedLink, calibrated_chip
 from lightloom.photonics.link.word_errors import bootstrap, clopper_pearson, interval
 
@@ -261,3 +261,10 @@ def test_peaks_are_the_largest_squares_so_far_and_0_of_no_words() -> None:
     for amplitudes, peak in (([0.5, -3.0], 9.0), ([2.0, 1.0], 9.0), ([4.0], 16.0)):
         made._note_peak("x", np.array(amplitudes, np.float32))
         assert made.peaks == {"x": peak}
+
+
+@pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.unit != "name"])
+def test_a_bare_number_is_in_the_unit_of_its_option(name: str) -> None:
+    assert read_value(name, "3") == 3
+    if OPTIONS[name].unit not in ("share", "W"):
+        assert read_value(name, f"3 {OPTIONS[name].unit}") == 3
