@@ -126,7 +126,10 @@ def test_steps_share_links_and_the_engine(
     seconds: tuple[float, float, float],
     coding: float,
 ) -> None:
-    fabric, times = Ring(ranks=2, bandwidth=1e9, hop_latency=LATE), CodecTimes(*map(np.array, codec[:2]), codec[2])  # type: ignore[arg-type]
+    fabric, times = (
+        Ring(ranks=2, bandwidth=1e9, hop_latency=LATE),
+        CodecTimes(np.array(codec[0]), np.array(codec[1]), codec[2]),
+    )
     found = cost(two_steps(routes, pairs), fabric, codec=times)
     assert (found.transmission, found.encode, found.decode) == pytest.approx(seconds)
     assert found.encode + found.decode == pytest.approx(coding)

@@ -19,9 +19,8 @@ def job(strategy: Strategy, *, overlap: bool = False, exchange: str = "step", **
     """A model of eight blocks that takes no tokens, in float32, without algorithms."""
     training = TrainingSettings(precision="fp32", overlap_gradients=overlap, zero_2_exchange=exchange)  # type: ignore[arg-type]
     none: dict[str, Any] = {"algorithms": (), "sequence_length": None, "layers": (8,), "vocabulary": None}
-    return ExportedJob(
-        **{"origin": "here", "ranks": 8, "strategy": strategy, "training": training, "node_replicas": 1} | none | facts
-    )
+    own: dict[str, Any] = {"origin": "here", "ranks": 8, "strategy": strategy, "training": training, "node_replicas": 1}
+    return ExportedJob(**own | none | facts)
 
 
 FULL = ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]

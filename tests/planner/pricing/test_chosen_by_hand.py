@@ -12,6 +12,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing import strategy_step
 from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices
+from lightloom.planning.pricing.group_prices import DividedChannels, ScaledChannels
 from lightloom.planning.pricing.strategy_step import ExchangeUse
 from lightloom.planning.traffic import together
 
@@ -79,7 +80,7 @@ def test_replicas_take_the_fastest_sizes_and_of_equal_steps_the_quietest(
         return SimpleNamespace(step_time=seconds, communication_time=busy, breakdown={"of": tried[-1]})
 
     monkeypatch.setattr(strategy_step, "simulate_step", simulated)
-    asked: list[object] = []
+    asked: Any = []
     job: Any = SimpleNamespace(
         data_parallel_plan=lambda _: plan,
         pricing=SimpleNamespace(price=lambda *of: asked.append(of) or prices),
@@ -139,12 +140,12 @@ def test_a_job_repeats_the_collective_of_the_fastest_algorithm(
     monkeypatch.setattr(together, "collective_exchange", lambda of, part, seconds: (of.algorithm.name, seconds))
     request: Any = SimpleNamespace(job=SimpleNamespace(what="all-reduce", label="job"), nbytes=8.0, algorithm=None)
     part: Any = SimpleNamespace(ranks=4, shared_channels=6)
-    work = together._collective(request, part, held)
+    work: Any = together._collective(request, part, held)
     assert asked == [("all-reduce", 4, 8.0, None)] and work.label == best and work.seconds == times[best]
     assert work.channels == held and work.exchanges == ([] if held else [(best, times[best])])
-    assert [each.schedule for each in work.parts] == ([f"of {best}"] if held else [])  # type: ignore[union-attr]
+    assert [each.schedule for each in work.parts] == ([f"of {best}"] if held else [])
     if held:
-        share = work.parts[0].axis  # type: ignore[union-attr]
+        share = work.parts[0].axis
         assert (share.ranks, share.stride, share.first, share.channels) == (4, 1, 0, 6)
     assert work.slowed({"data": 1.5}) == 1.5 * times[best] and work.slowed({"tensor": 9.0}) == times[best]
 
@@ -199,20 +200,20 @@ def test_channels_are_divided_by_scaled_prices_and_then_by_schedules(
 
     def seconds(of: Any) -> float:
         kind, channels = of
-        known = scaled if kind is strategy_step.ScaledChannels else exact
-        if kind is strategy_step.DividedChannels:
+        known = scaled if kind is ScaledChannels else exact
+        if kind is DividedChannels:
             asked.append(channels)
         if channels not in known:
             raise UnsupportedError(f"{'divided' if known is exact else 'scaled'} {channels}")
         return known[channels]
 
     monkeypatch.setattr(strategy_step._DivisionSearch, "_divided", lambda _, kind, channels: (kind, channels))
-    search = strategy_step._DivisionSearch(None, None, Space(2, 2), seconds)  # type: ignore[arg-type]
+    search: Any = strategy_step._DivisionSearch(None, None, Space(2, 2), seconds)  # type: ignore[arg-type]
     if isinstance(best, str):
         with pytest.raises(UnsupportedError, match=f"^{re.escape(best)}"):
             search.best()
     else:
-        assert search.best() == (strategy_step.DividedChannels, best)  # type: ignore[comparison-overlap]
+        assert search.best() == (DividedChannels, best)
     assert asked == priced
-    alone = strategy_step._DivisionSearch(None, None, Space(8), seconds)  # type: ignore[arg-type]
-    assert alone.best() == (strategy_step.DividedChannels, (8,)) and asked == priced  # type: ignore[comparison-overlap]
+    alone: Any = strategy_step._DivisionSearch(None, None, Space(8), seconds)  # type: ignore[arg-type]
+    assert alone.best() == (DividedChannels, (8,)) and asked == priced

@@ -106,7 +106,7 @@ def test_the_cheapest_is_found_without_pricing_what_cannot_be(
 
 def test_one_schedule_for_all_sizes_is_taken_unpriced_and_what_fails_says_why() -> None:
     def chosen(*prices: Price) -> Any:
-        return _cheapest([(each, lambda _: 0.0) for each in prices], "all-gather", 8.0)  # type: ignore[misc,list-item]
+        return _cheapest([(each, lambda _: 0.0) for each in prices], "all-gather", 8.0)  # type: ignore[misc]
 
     alone, sized = Price("a", "never asked"), Price("a", 1.0, by_size=True)
     assert chosen(alone) is alone and alone.asked == 0

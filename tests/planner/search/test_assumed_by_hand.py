@@ -162,7 +162,7 @@ def test_what_moves_the_step_most_is_listed_first(monkeypatch: pytest.MonkeyPatc
     request = SimpleNamespace(global_batches=None)
     search: Any = SimpleNamespace(winner=winner, graph="graph", clusters=clusters, request=request)
     batch = SimpleNamespace(published=SimpleNamespace(assumed=True, source="a rule"))
-    asked: list[object] = []
+    asked: Any = []
     monkeypatch.setattr(module, "influences", lambda plan: moves if plan is winner else {})
     monkeypatch.setattr(module, "assumed_values", lambda of: iter(values if of is cluster else ()))
     monkeypatch.setattr(module, "plan_assumptions", lambda plan: iter(["one", "two"] if plan is winner else []))
