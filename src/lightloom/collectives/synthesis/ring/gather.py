@@ -196,14 +196,13 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     task, most = RingTask.of(fabric, max(collective.nbytes_per_rank, 1.0)), effort(fabric.ranks)
     # What is proved of standing circuits that relay in few hops tells the search when it is done.
     proved = lower_bound(Collective("all-gather", task.ranks, task.ranks * task.nbytes), fabric).time
-    task = replace(task, bound=max(task.bound, proved - fabric.setup_time))
-    bound, hop = task.bound, fabric.step_overhead + fabric.neighbour_latency()
+    bound, hop = max(task.bound, proved - fabric.setup_time), fabric.step_overhead + fabric.neighbour_latency()
     request = [task.ranks, task.channels, task.farthest, task.nbytes, *astuple(task.timing), most]
     design, cached = read_design(request) or (None, None)
     trees = make_trees(design, task) if design else None
     circulant, search = Circulant(*cached) if cached else None, CirculantSearch(task)
     if design is None or trees is None:
-        design, trees = RingSearch(task).run(most)
+        design, trees = RingSearch(task, proved=bound).run(most)
         found = search.run(_SHARE * most) if trees.forest.time > NEAR * bound else None
         circulant = found[0] if found and found[1] < trees.forest.time else None
         write_design(request, design, circulant)
@@ -216,7 +215,7 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     least = (grown or trees).forest.time
     if collective.kind == "all-reduce" and NEAR * bound < least <= _FEW_HOPS * hop:
         # Sums may be completed at any rank, so that hubs save the hops between them and the ranks around.
-        design, trees = RingSearch(task, known=design).run(int(_AT_HUBS * most))
+        design, trees = RingSearch(task, known=design, proved=bound).run(int(_AT_HUBS * most))
         if trees.forest.time < least:
             note = f"sums are completed at hubs; {_levels_note(design, trees, fabric)}"
             yield ring_schedule(collective, fabric, trees, note)

@@ -251,8 +251,8 @@ _QUICK = 0.1
 """Share of a hop's time in which a piece is to be sent."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 _SLACKS = (1.0, 1.1, 1.2, 1.35)
-_PATIENCE = 0.25
-"""Most of the effort that a stage of the search spends without a faster design before it ends."""
+_PATIENCE = 4
+"""Shares of the effort that a stage may spend without a faster design, for each share that is left to gain."""
 _LARGEST_TABLE = 1 << 23
 """Transfers of one design above which it is not tried."""
 
@@ -260,13 +260,14 @@ _LARGEST_TABLE = 1 << 23
 class RingSearch:
     """Designs tried for one all-gather on one ring."""
 
-    def __init__(self, task: RingTask, known: Design | None = None) -> None:
+    def __init__(self, task: RingTask, known: Design | None = None, proved: float = 0.0) -> None:
         """Take the task, and perhaps a design to start from.
 
         Args:
+            proved: seconds that no all-gather on the ring beats, where they are more than those of the task.
             known: a good design, near which trees that begin at hubs are looked for; without it, trees from all ranks.
         """
-        self._task, self._ranks = task, task.ranks
+        self._task, self._ranks, self._bound = task, task.ranks, max(task.bound, proved)
         self._known = known and replace(known, at_hubs=True)
         self._spent = self._effort = 0
         self._gained = 0
@@ -280,8 +281,7 @@ class RingSearch:
         """Return the fastest design found, and its circuits and trees.
 
         The search ends early once a design takes at most a hundredth more than the bound, and each of its stages once a
-        share of the effort has brought nothing: the share by which the best design exceeds the bound, at most a
-        quarter.
+        share of the effort has brought nothing: four times the share by which the best design exceeds the bound.
 
         Args:
             effort: transfers that may be scheduled.
@@ -327,13 +327,13 @@ class RingSearch:
 
     def _content(self) -> bool:
         """Return True when the best design takes at most a hundredth more than the bound."""
-        return self._best[0] <= NEAR * self._task.bound
+        return self._best[0] <= NEAR * self._bound
 
     def _done(self) -> bool:
         """Return True when the best design takes at most a hundredth more than the bound, or when the effort spent
         since it was found, or since the stage began, is more than what is left to gain is worth. The little effort for
         trees that begin at hubs is always spent."""
-        left = self._effort if self._known else self._effort * min(_PATIENCE, self._best[0] / self._task.bound - 1)
+        left = self._effort if self._known else _PATIENCE * self._effort * (self._best[0] / self._bound - 1)
         return self._content() or self._spent - self._gained > left
 
     def _try(self, design: Design) -> float:
