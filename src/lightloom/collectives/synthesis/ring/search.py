@@ -251,8 +251,6 @@ _QUICK = 0.1
 """Share of a hop's time in which a piece is to be sent."""
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 _SLACKS = (1.0, 1.1, 1.2, 1.35)
-_PATIENCE = 4
-"""Shares of the effort that a stage may spend without a faster design, for each share that is left to gain."""
 _LARGEST_TABLE = 1 << 23
 """Transfers of one design above which it is not tried."""
 
@@ -281,7 +279,7 @@ class RingSearch:
         """Return the fastest design found, and its circuits and trees.
 
         The search ends early once a design takes at most a hundredth more than the bound, and each of its stages once a
-        share of the effort has brought nothing: four times the share by which the best design exceeds the bound.
+        share of the effort has brought nothing: the share by which the best design exceeds the bound.
 
         Args:
             effort: transfers that may be scheduled.
@@ -333,7 +331,7 @@ class RingSearch:
         """Return True when the best design takes at most a hundredth more than the bound, or when the effort spent
         since it was found, or since the stage began, is more than what is left to gain is worth. The little effort for
         trees that begin at hubs is always spent."""
-        left = self._effort if self._known else _PATIENCE * self._effort * (self._best[0] / self._bound - 1)
+        left = self._effort if self._known else self._effort * (self._best[0] / self._bound - 1)
         return self._content() or self._spent - self._gained > left
 
     def _try(self, design: Design) -> float:
