@@ -241,7 +241,7 @@ def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
     return [replace(steps, algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",))]
 
 
-_searched: OrderedDict[tuple[bytes, ...], list[_Rounds]] = OrderedDict()
+_searched: OrderedDict[tuple[object, ...], list[_Rounds]] = OrderedDict()
 """Rounds on the grids that were searched last, whatever the size and the kind: rows are kept of those chosen last."""
 _GRIDS = 2
 
@@ -258,7 +258,7 @@ def _choose_rounds(links: GridLinks, folding: Folding, hop: float, share: float)
         hop: seconds of latency of a round.
         share: seconds that a rank's share takes on a link.
     """
-    key = *(column.tobytes() for column in links), bytes(f"{folding.period} {folding.axes}", "ascii")
+    key = folding.period, folding.axes, *(column.tobytes() for column in links)
     known, searched = _searched.pop(key, None), []
     chosen: list[_Rounds] = []
     for rounds in known or _round_counts(links, folding):
@@ -344,12 +344,10 @@ def _schedule_rounds(gather: Collective, fabric: Fabric, links: GridLinks, round
     ends = links.source[link], links.destination[link], links.route[link]
     sent = Rows(at, path, *ends, none, none, rows.chunk[order], np.zeros(len(at), np.bool_))
     note = f"{count} rounds from neighbour to neighbour; every share travels in {rounds.pieces} pieces"
-    chunks, folding = gather.ranks * rounds.pieces, rounds.folding
-    if folding.copies == 1:
-        return assemble("synthesized", gather, fabric, sent, chunks=chunks, steps=count, notes=(note,))
+    chunks, folding = gather.ranks * rounds.pieces, None if rounds.folding.copies == 1 else rounds.folding
     received = assemble("synthesized", gather, fabric, sent, chunks=chunks, steps=count, folding=folding, notes=(note,))
     # Rows into the first period become those that leave it.
-    return received.moved(received.source.astype(np.int64) // folding.period, back=True)
+    return received if folding is None else received.moved(ends[0] // folding.period, back=True)
 
 
 # Rounds and trees without barriers: links that join ranks send whatever is next as soon as its data is there.
@@ -421,8 +419,7 @@ def _played(
     nbytes, key = steps.collective.nbytes, b""
     if single:
         columns = (steps.step, steps.source, steps.destination, steps.route, steps.chunk)
-        repeats = None if steps.folding is None else (steps.folding.period, steps.folding.axes)
-        key = digest((fabric_key(fabric), steps.collective.kind, steps.chunks, pieces, repeats), columns)
+        key = digest((fabric_key(fabric), steps.collective.kind, steps.chunks, pieces), columns)
     lines = _lines.get(key, [])
     floor = max((latency + per_byte * nbytes for latency, per_byte in lines), default=0.0) * _ROUNDING
     if floor >= least:

@@ -127,8 +127,6 @@ def occupying(
 def reached(schedule: Schedule) -> Ints:
     """Return the number of the first row of every destination of every lightpath, by lightpath and then by destination:
     [row]."""
-    if (_first_rows(schedule) == np.arange(len(schedule))).all():
-        return np.argsort(schedule.lightpath, kind="stable")
     served = schedule.lightpath * np.int64(schedule.collective.ranks + 1) + schedule.destination
     return np.unique(served, return_index=True)[1]
 
@@ -277,7 +275,8 @@ def transceivers(schedule: Schedule, fabric: Fabric, step: Column, reach: Column
         return
     period = fabric.ranks if schedule.folding is None else schedule.folding.period
     first = np.flatnonzero(_first_rows(schedule) == np.arange(len(schedule)))
-    for verb, nodes, rows in (("sends", schedule.source, first), ("receives", schedule.destination, reached(schedule))):
+    received = first if len(first) == len(schedule) else reached(schedule)
+    for verb, nodes, rows in (("sends", schedule.source, first), ("receives", schedule.destination, received)):
         # Of ordered steps only those that the rows name take memory.
         names, place = (np.arange(len(reach)), step[rows]) if len(reach) else np.unique(step[rows], return_inverse=True)
         cell, size = place.astype(np.int64) * period + nodes[rows] % period, len(names) * period

@@ -202,7 +202,7 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     trees = make_trees(design, task) if design else None
     circulant, search = Circulant(*cached) if cached else None, CirculantSearch(task)
     if design is None or trees is None:
-        design, trees = RingSearch(task, proved=bound).run(most)
+        design, trees = RingSearch(task, bound=bound).run(most)
         found = search.run(_SHARE * most) if trees.forest.time > NEAR * bound else None
         circulant = found[0] if found and found[1] < trees.forest.time else None
         write_design(request, design, circulant)
@@ -215,7 +215,7 @@ def gather(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     least = (grown or trees).forest.time
     if collective.kind == "all-reduce" and NEAR * bound < least <= _FEW_HOPS * hop:
         # Sums may be completed at any rank, so that hubs save the hops between them and the ranks around.
-        design, trees = RingSearch(task, known=design, proved=bound).run(int(_AT_HUBS * most))
+        design, trees = RingSearch(task, known=design, bound=bound).run(int(_AT_HUBS * most))
         if trees.forest.time < least:
             note = f"sums are completed at hubs; {_levels_note(design, trees, fabric)}"
             yield ring_schedule(collective, fabric, trees, note)

@@ -258,14 +258,16 @@ _LARGEST_TABLE = 1 << 23
 class RingSearch:
     """Designs tried for one all-gather on one ring."""
 
-    def __init__(self, task: RingTask, known: Design | None = None, proved: float = 0.0) -> None:
+    def __init__(self, task: RingTask, known: Design | None = None, bound: float | None = None) -> None:
         """Take the task, and perhaps a design to start from.
 
         Args:
-            proved: seconds that no all-gather on the ring beats, where they are more than those of the task.
+            bound: seconds that no all-gather on the ring beats, by which the search ends; those of the task unless
+                given.
             known: a good design, near which trees that begin at hubs are looked for; without it, trees from all ranks.
         """
-        self._task, self._ranks, self._bound = task, task.ranks, max(task.bound, proved)
+        self._task, self._ranks = task, task.ranks
+        self._bound = task.bound if bound is None else bound
         self._known = known and replace(known, at_hubs=True)
         self._spent = self._effort = 0
         self._gained = 0
