@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.memory import lacking_memory
 from lightloom.machines.fabrics.fabric import Fabric
+
+_ROUNDING = 1e-9
+"""Share by which a number of channels that was computed from bandwidths may be too small."""
 
 
 def rows_by_pair(kind: str, fabric: Fabric) -> int:
@@ -61,8 +65,11 @@ class Algorithm:
     declines: Callable[[str, Fabric], str | None] = lambda kind, fabric: None  # noqa: ARG005 - most decline nothing more
     """Function that says why the algorithm cannot serve a kind on a fabric, beside what the other fields say."""
     longest_lightpath: Callable[[str, Fabric], int] | None = None
-    """Function that counts the links of its longest lightpath for a kind on a fabric; None where its schedules keep
-    within the fabric's reach by construction."""
+    """Function that counts the links of its longest lightpath for a kind on a fabric; None where that follows from its
+    ends, and where it states neither, as its schedules keep within the fabric's reach by construction."""
+    ends: Callable[[int], Iterable[tuple[Ints, Ints]]] | None = None
+    """Function that yields, for a number of ranks, sources and destinations of lightpaths that every collective between
+    all ranks needs, no pair of them twice: [lightpath] each; None where they are not stated."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
     rows: Callable[[str, Fabric], int] = rows_by_pair
@@ -112,7 +119,7 @@ class Algorithm:
         if kind not in self.kinds and carrier in self.kinds:
             return self.refusal(carrier, fabric, model)
         ranks, channels = fabric.ranks, fabric.usable_channels
-        most, lightpath = self.all_to_all_ranks, self.longest_lightpath
+        most = self.all_to_all_ranks
         reduces = self.needs == "in-network"
         sends = "sends from rank to rank, and this fabric only reduces in the network"
         bundles = self.striped and not (fabric.exclusive or self.halves_shares or self.by_size)
@@ -133,9 +140,39 @@ class Algorithm:
         )
         why = next((f"{self.name} {text}" for fails, text in conditions if fails), None)
         why = why or self.declines(kind, fabric)
-        if why is None and fabric.reach is not None and lightpath and (links := lightpath(kind, fabric)) > fabric.reach:
-            why = f"{self.name} needs lightpaths of {links} links, and light reaches {fabric.reach} on this fabric"
+        if why is None and fabric.reach is not None:
+            links = self.lightpath_links(kind, fabric) or 0
+            needs = f"{self.name} needs lightpaths of {links} links, and light reaches {fabric.reach} on this fabric"
+            why = needs if links > fabric.reach else None
         return why or self.beyond_memory(kind, fabric)
+
+    def lightpath_links(self, kind: str, fabric: Fabric) -> int | None:
+        """Return the links of the longest lightpath for a kind on a fabric; None where its schedules keep within the
+        fabric's reach by construction."""
+        if self.longest_lightpath is not None:
+            return self.longest_lightpath(kind, fabric)
+        return self.ends and max(longest_links(fabric, *pair) for pair in self.ends(fabric.ranks))
+
+    def changes_circuits(self, fabric: Fabric) -> bool:
+        """Return True if every schedule of a collective between all ranks surely sets up circuits anew between its
+        steps, as its lightpaths cannot all stand at once; False may be returned although they cannot.
+
+        They cannot where more of them enter a rank than its links have channels, or where all of them, on their
+        shortest routes, pass more links than the fabric has, each counted once for each of its channels. Where light
+        can be tapped, where circuits are not exclusive and where no ends are stated, False is returned.
+        """
+        if self.ends is None or not fabric.exclusive or fabric.taps > 1:
+            return False
+        free = fabric.links * fabric.channels
+        entering = fabric.rank_bandwidths()[0] / fabric.channel_bandwidth * (1 + _ROUNDING)
+        for source, destination in self.ends(fabric.ranks):
+            routes = (np.full(len(source), route) for route in range(fabric.routes))
+            hops = reduce(np.minimum, (fabric.hops(source, destination, route) for route in routes))
+            free -= int(hops.sum())
+            entering -= np.bincount(destination, minlength=fabric.ranks)
+            if free < 0 or entering.min() < 0:
+                return True
+        return False
 
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
         """Return a sentence that says why the rows that the algorithm is estimated to make for a kind of collective on
@@ -149,17 +186,6 @@ def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:
     """Return the number of links of the longest lightpath of those from ``source`` to ``destination``, ranks
     [lightpath], at least one, each on the route that the fabric chooses."""
     return int(fabric.hops(source, destination, fabric.route(source, destination)).max())
-
-
-def longest_between(ends: Callable[[int], Iterable[tuple[Ints, Ints]]]) -> Callable[[str, Fabric], int]:
-    """Return a function of kind and fabric that counts the links of an algorithm's longest lightpath; the kind does not
-    matter.
-
-    Args:
-        ends: function that returns, for a number of ranks, pairs of sources and destinations of lightpaths: [lightpath]
-            each.
-    """
-    return lambda kind, fabric: max(longest_links(fabric, *pair) for pair in ends(fabric.ranks))  # noqa: ARG005
 
 
 def links_to_neighbours(kind: str, fabric: Fabric) -> int:  # noqa: ARG001 - all kinds alike

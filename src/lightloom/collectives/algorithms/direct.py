@@ -41,16 +41,18 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
 
     def straight(gather: Collective) -> Schedule:
         """Return an all-gather or all-to-all from every rank to every other."""
+        senders = _straight_senders(fabric)
         if fabric.wavelength_routed:
             source, destination, route, colour = build.ring_all_to_all(n)
             colours = ring_all_to_all_wavelengths(n)
         else:
             # Planes are permutations: shift k of the ranks is one, so D shifts a step fill a switch of D planes.
-            colour, source = (axis.ravel() for axis in np.indices((n - 1, n)))
+            colour, source = (axis.ravel() for axis in np.indices((n - 1, senders)))
             destination, route, colours = (source + 1 + colour) % n, np.zeros_like(source), n - 1
         chunks, chunk = (n * n, source * n + destination) if gather.kind == "all-to-all" else (n, source)
         if not fabric.exclusive:
-            return build.assign_wavelengths(name, gather, fabric, chunks, [build.moves(source, destination, chunk)])
+            sends = [build.moves(source, destination, chunk)]
+            return build.repeating(build.assign_wavelengths(name, gather, fabric, chunks, sends), senders)
         stage = build.Stage(source, destination, route, chunk, colour, colours)
         return build.staged(name, gather, fabric, [stage], chunks=chunks, striped=striped)
 
@@ -63,6 +65,12 @@ def one_stage(collective: Collective, fabric: Fabric, *, striped: bool = False) 
     if collective.kind == "all-to-all":
         return straight(collective)
     return build.from_all_gather(collective, fabric, straight)
+
+
+def _straight_senders(fabric: Fabric) -> int:
+    """Return the number of ranks whose sends are written out: one on packet fabrics with one route between two ranks,
+    whose sends, shifted, are those of every other rank; else all."""
+    return 1 if fabric.routes == 1 and not fabric.exclusive else fabric.ranks
 
 
 def _one_stage_links(kind: str, fabric: Fabric) -> int:
@@ -81,6 +89,7 @@ ONE_STAGE = Algorithm(
     build=one_stage,
     by_structure=True,
     longest_lightpath=_one_stage_links,
+    ends=lambda n: ((np.arange(n), (np.arange(n) + ahead) % n) for ahead in range(1, n)),
     kinds=(*FROM_ALL_GATHER, "all-to-all", *_SOME_PAIRS),
     rows=lambda kind, fabric: fabric.ranks if kind in _SOME_PAIRS else rows_by_pair(kind, fabric),
     summary="every rank straight to every other",

@@ -20,13 +20,20 @@ from functools import partial
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, longest_between, rows_by_pair, rows_by_rank
+from lightloom.collectives.algorithm import Algorithm, rows_by_pair, rows_by_rank
 from lightloom.collectives.algorithms.direct import ONE_STAGE
 from lightloom.collectives.algorithms.ring import RING_TWO_WAY
 from lightloom.collectives.algorithms.trees import BINOMIAL_TREE, powers_below
 from lightloom.collectives.collective import CLASSIC, ROOTED, Collective, Kind
 from lightloom.collectives.composition import Phase, lower
-from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_all_gather, moves
+from lightloom.collectives.schedule.build import (
+    Moves,
+    all_gather_by_moves,
+    assign_wavelengths,
+    from_all_gather,
+    moves,
+    repeating,
+)
 from lightloom.collectives.schedule.columns import Folding, Schedule, grouped
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import Axis, Fabric
@@ -48,7 +55,7 @@ def recursive_doubling(collective: Collective, fabric: Fabric, *, striped: bool 
         if len(folded):
             logical.append(moves(folded - 1, folded, 0))
         return assign_wavelengths(name, collective, fabric, 1, logical, striped=striped)
-    return all_gather_by_moves(name, _gather_moves, collective, fabric, striped=striped)
+    return all_gather_by_moves(name, _gather_moves, collective, fabric, repeats=_repeated_doubling, striped=striped)
 
 
 def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
@@ -76,7 +83,8 @@ def _members(n: int) -> tuple[Ints, Ints]:
 
 
 def _gather_moves(fabric: Fabric) -> list[Moves]:
-    """Return the moves of each step of an all-gather by doubling, a chunk for each rank.
+    """Return the moves of each step of an all-gather by doubling, a chunk for each rank, those that rank 0 sends where
+    they stand for all (:func:`_repeated_doubling`).
 
     Where the number of ranks is not a power of two, ranks 1, 3, 5, ..., as many as are too many, first hand their share
     to the one before. Then the other ranks, in pairs 1, 2, 4, ... of them apart, send each other all shares that they
@@ -87,7 +95,7 @@ def _gather_moves(fabric: Fabric) -> list[Moves]:
     members, folded = _members(n)
     bounds = np.append(members, n)
     logical = [moves(folded, folded - 1, folded)] if len(folded) else []
-    position = np.arange(len(members))
+    position = np.arange(len(members) if _repeated_doubling(fabric) is None else 1)
     for distance in powers_below(len(members)):
         partner = position ^ distance
         low = position & ~(distance - 1)
@@ -100,20 +108,29 @@ def _gather_moves(fabric: Fabric) -> list[Moves]:
     return logical
 
 
+def _repeated_doubling(fabric: Fabric) -> Folding | None:
+    """Return how what rank 0 sends in an all-gather by doubling stands for what all ranks send, each bit of their
+    numbers an axis of two; None where it does not, as ranks are no power of two, or sends differ in more than their
+    ends: on circuits, or with several routes between two ranks."""
+    if fabric.exclusive or fabric.routes > 1 or len(_members(fabric.ranks)[1]):
+        return None
+    return Folding.along(1, (2,) * len(powers_below(fabric.ranks)))
+
+
 RECURSIVE_DOUBLING = Algorithm(
     name="recursive-doubling",
     build=recursive_doubling,
     by_structure=True,
-    longest_lightpath=longest_between(_partners),
+    ends=_partners,
     rows=rows_by_rank,
     summary="exchange everything with partners at distance 1, 2, 4, ...",
 )
 
 HALVING_DOUBLING = Algorithm(
     name="halving-doubling",
-    build=partial(all_gather_by_moves, "halving-doubling", _gather_moves),
+    build=partial(all_gather_by_moves, "halving-doubling", _gather_moves, repeats=_repeated_doubling),
     by_structure=True,
-    longest_lightpath=longest_between(_partners),
+    ends=_partners,
     kinds=("all-reduce",),
     summary="recursive halving, then recursive doubling (Rabenseifner)",
 )
@@ -148,8 +165,7 @@ def bruck(collective: Collective, fabric: Fabric, *, striped: bool = False) -> S
             # These ranks send the shares of those up to so many ranks before them that are missing.
             source, before = np.indices((senders, min(distance, n - distance))).reshape(2, -1)
             logical.append(moves(source, (source + distance) % n, (source - before) % n))
-        schedule = assign_wavelengths("bruck", gather, fabric, n, logical, striped=striped)
-        return schedule if senders > 1 else schedule.with_columns({}, folding=Folding.alike(n, 1))
+        return repeating(assign_wavelengths("bruck", gather, fabric, n, logical, striped=striped), senders)
 
     # Mirrored, both halves of an all-reduce take the same circuits.
     return from_all_gather(collective, fabric, all_gather, mirrored=fabric.exclusive)
@@ -171,7 +187,7 @@ def _senders(fabric: Fabric) -> int:
 BRUCK = Algorithm(
     name="bruck",
     build=bruck,
-    longest_lightpath=longest_between(lambda n: [(np.arange(n), (np.arange(n) + d) % n) for d in powers_below(n)]),
+    ends=lambda n: [(np.arange(n), (np.arange(n) + d) % n) for d in powers_below(n)],
     rows=lambda kind, fabric: rows_by_pair(kind, fabric) * _senders(fabric) // fabric.ranks,
     by_structure=True,
     summary="pass everything on to the rank 1, 2, 4, ... further on (Bruck's doubling)",

@@ -13,7 +13,8 @@ In a gather, a scatter and a permute each rank passes on the parts that are for 
 
 From one rank to all, N pieces follow each other down the chain; both ways, half of them down each of two chains.
 
-Where neighbours around the ring have neighbouring numbers every rank does the same as rank 0, whose rows stand for all.
+Where neighbours around the ring have neighbouring numbers every rank does the same as rank 0, whose rows stand for all;
+in the neighbour exchange, every other rank does the same, and the rows of two ranks stand for all.
 
 Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009; the
 one-way form is the Ring baseline of OpTree, Table I.
@@ -191,9 +192,7 @@ def _neighbours(
     chunk = owner * np.int32(pieces) + piece
     rows = build.Rows(substep, path, source, destination, route, channel, widths, chunk, stores)
     schedule = build.assemble(name, collective, fabric, rows, chunks=n * pieces, steps=steps)
-    if collective.kind not in FOLDABLE or _senders(fabric) > 1:
-        return schedule
-    return schedule.with_columns({}, folding=Folding.alike(n, 1))
+    return build.repeating(schedule, _senders(fabric)) if collective.kind in FOLDABLE else schedule
 
 
 def _ring_rows(kind: str, fabric: Fabric) -> int:
@@ -264,35 +263,51 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
         stages = []
         for step, swaps in enumerate(_exchange_moves(fabric)):
             route = np.where((swaps.destination - swaps.source) % n == 1, CLOCKWISE, COUNTERCLOCKWISE)
-            second = np.arange(len(route)) % 2 if step else np.zeros(n, np.int64)
+            second = np.arange(len(route)) % 2 if step else np.zeros_like(route)
             stages.append(build.Stage(swaps.source, swaps.destination, route, swaps.chunk, second, 2))
-        return build.staged("neighbour-exchange-pairs", gather, fabric, stages, chunks=n, striped=False)
+        schedule = build.staged("neighbour-exchange-pairs", gather, fabric, stages, chunks=n, striped=False)
+        return schedule.with_columns({}, folding=_repeated_swaps(fabric))
 
     return build.from_all_gather(collective, fabric, all_gather)
 
 
 def _exchange_moves(fabric: Fabric) -> list[build.Moves]:
-    """Return the moves of each of the N / 2 steps of neighbour exchange: every rank sends its own share in the first,
-    later the two shares last obtained, one after the other. An even rank swaps with the next one in the first step,
-    with the one before in the second, and so on in turn; rows are sorted by source."""
-    n, rank = fabric.ranks, np.arange(fabric.ranks, dtype=np.int64)
+    """Return the moves of each of the N / 2 steps of neighbour exchange, those that the first ranks send
+    (:func:`_swappers`): every rank sends its own share in the first, later the two shares last obtained, one after the
+    other. An even rank swaps with the next one in the first step, with the one before in the second, and so on in turn;
+    rows are sorted by source."""
+    n, senders = fabric.ranks, _swappers(fabric)
+    rank = np.arange(senders, dtype=np.int64)
     even = rank % 2 == 0
     fresh = rank[:, None]
     logical: list[build.Moves] = []
     for step in range(n // 2):
         partner = np.where(even if step % 2 == 0 else ~even, rank + 1, rank - 1) % n
         logical.append(build.moves(np.repeat(rank, fresh.shape[1]), np.repeat(partner, fresh.shape[1]), fresh.ravel()))
-        received = fresh[partner]
+        place = partner % senders
+        received = (fresh[place] + (partner - place)[:, None]) % n
         fresh = np.concatenate([rank[:, None], received], axis=1) if step == 0 else received
     return logical
 
 
+def _swappers(fabric: Fabric) -> int:
+    """Return the number of ranks whose swaps are written out: two where every other rank around the ring does the same,
+    as ranks are numbered in its order; else all. It divides the ranks, which are even."""
+    return 2 if _senders(fabric) == 1 else fabric.ranks
+
+
+def _repeated_swaps(fabric: Fabric) -> Folding | None:
+    """Return how the swaps that are written out stand for those of all ranks; None where all are written out."""
+    return None if _swappers(fabric) == fabric.ranks else Folding.alike(fabric.ranks, _swappers(fabric))
+
+
 NEIGHBOUR_EXCHANGE = Algorithm(
     name="neighbour-exchange",
-    build=partial(build.all_gather_by_moves, "neighbour-exchange", _exchange_moves),
+    build=partial(build.all_gather_by_moves, "neighbour-exchange", _exchange_moves, repeats=_repeated_swaps),
     by_structure=True,
     longest_lightpath=links_to_neighbours,
     even_ranks=True,
+    rows=lambda kind, fabric: rows_by_pair(kind, fabric) * _swappers(fabric) // fabric.ranks,
     summary="pairs swap what they last received, two shares one after the other",
 )
 

@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, longest_between, rows_by_rank
+from lightloom.collectives.algorithm import Algorithm, rows_by_rank
 from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_broadcast, moves
 from lightloom.collectives.schedule.columns import Pipeline, Schedule, grouped
@@ -194,7 +194,7 @@ BINOMIAL_TREE = Algorithm(
     name="binomial-tree",
     build=partial(_up_and_down, "binomial-tree", binomial_levels),
     by_structure=True,
-    longest_lightpath=longest_between(lambda ranks: [level[:2] for level in binomial_levels(ranks)]),
+    ends=lambda ranks: [level[:2] for level in binomial_levels(ranks)],
     kinds=(*FROM_ALL_GATHER, *ROOTED, *TO_OR_FROM_ROOT),
     rows=rows_by_rank,
     summary="up a binomial tree to rank 0, and back",
@@ -204,7 +204,7 @@ WORKER_AGGREGATOR = replace(
     BINOMIAL_TREE,
     name="worker-aggregator",
     build=partial(_up_and_down, "worker-aggregator", star_levels),
-    longest_lightpath=longest_between(lambda ranks: [level[:2] for level in star_levels(ranks)]),
+    ends=lambda ranks: [level[:2] for level in star_levels(ranks)],
     kinds=(*FROM_ALL_GATHER, *ROOTED),
     summary="all to rank 0, and back (parameter server)",
 )

@@ -15,10 +15,11 @@ A codec adds its seconds to each step, or, in line with the links, makes the ste
 (:func:`loads_times`); the schedule's size is then that of the compressed data.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -189,17 +190,29 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
     return loads_cost(step_loads(schedule, fabric, model), fabric, codec)
 
 
-def fastest(schedules: Iterable[Schedule], fabric: Fabric, enough: float = 0.0) -> tuple[Schedule, float]:
+class Unbuilt(NamedTuple):
+    """A schedule that is only built where no other one is faster than it can be."""
+
+    seconds: float
+    """Seconds from dark fibres that it takes at least."""
+    build: Callable[[], Schedule]
+
+
+def fastest(schedules: Iterable[Schedule | Unbuilt], fabric: Fabric, enough: float = 0.0) -> tuple[Schedule, float]:
     """Return the fastest of some schedules in the physical model, the first of equal ones, and its seconds from dark
     fibres.
 
-    No more schedules are taken once one takes at most ``enough`` seconds.
+    No more schedules are taken once one takes at most ``enough`` seconds, and one that is not built yet is not built
+    where it takes at least longer than one before.
 
     Raises:
         UnsupportedError: no schedules are given, or :func:`cost` refuses one.
     """
     best: list[tuple[Schedule, float]] = []
-    for schedule in schedules:
+    for offered in schedules:
+        if isinstance(offered, Unbuilt) and best and offered.seconds > best[0][1]:
+            continue
+        schedule = offered.build() if isinstance(offered, Unbuilt) else offered
         best = [min([*best, (schedule, cost(schedule, fabric).time)], key=itemgetter(1))]
         if best[0][1] <= enough:
             break

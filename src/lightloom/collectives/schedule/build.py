@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.schedule import kernels
-from lightloom.collectives.schedule.columns import COLUMNS, ChunkLists, Schedule, distinct, grouped, sorted_by
+from lightloom.collectives.schedule.columns import COLUMNS, ChunkLists, Folding, Schedule, distinct, grouped, sorted_by
 from lightloom.core.arrays import Column, Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import CLOCKWISE, COUNTERCLOCKWISE, Fabric
@@ -522,6 +522,7 @@ def all_gather_by_moves(
     fabric: Fabric,
     *,
     pieces: int = 1,
+    repeats: Callable[[Fabric], Folding | None] = lambda fabric: None,  # noqa: ARG005 - most list all ranks' moves
     striped: bool = False,
 ) -> Schedule:
     """Return a schedule, not yet verified, of an all-gather, a reduce-scatter (the all-gather run backwards) or an
@@ -532,14 +533,24 @@ def all_gather_by_moves(
         logical: function that returns the moves of each logical step of the all-gather on a fabric; rank r owns chunks
             ``pieces`` · r to ``pieces`` · (r + 1) − 1.
         pieces: chunks of every rank's share.
+        repeats: function that returns how the moves of the ranks that ``logical`` lists on a fabric stand for those of
+            all others; None where it lists the moves of all.
         striped: transfers bundle channels that their step leaves free (see :func:`fit`).
     """
 
     def all_gather(gather: Collective) -> Schedule:
         """Return the schedule of an all-gather, built from the moves of its logical steps."""
-        return assign_wavelengths(name, gather, fabric, pieces * fabric.ranks, logical(fabric), striped=striped)
+        schedule = assign_wavelengths(name, gather, fabric, pieces * fabric.ranks, logical(fabric), striped=striped)
+        return schedule.with_columns({}, folding=repeats(fabric))
 
     return from_all_gather(collective, fabric, all_gather)
+
+
+def repeating(schedule: Schedule, period: int) -> Schedule:
+    """Return a schedule whose rows are those that the first ``period`` ranks send, as one that repeats them around all
+    ranks on the same channels; the schedule itself where the rows are those of all ranks."""
+    ranks = schedule.collective.ranks
+    return schedule if period == ranks else schedule.with_columns({}, folding=Folding.alike(ranks, period))
 
 
 def from_broadcast(collective: Collective, fabric: Fabric, broadcast: Callable[[Collective], Schedule]) -> Schedule:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lightloom.collectives.algorithms.direct import one_stage
 from lightloom.collectives.bounds.link_use import degree_seconds, ranks_by_hops
 from lightloom.collectives.collective import FROM_ALL_GATHER, Collective
-from lightloom.collectives.cost.stepped import fastest
+from lightloom.collectives.cost.stepped import Unbuilt, fastest
 from lightloom.collectives.schedule.build import colour_planes
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.synthesis import grid_kernels, switch_kernels
@@ -205,9 +205,9 @@ _Ways = tuple[Ints, Ints, NDArray[np.int16]]
 period to all ranks: [source, rank]."""
 
 
-def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
-    """Return the place, among the circuits into a rank, of the one that brings a block, −1 at its source: [piece,
-    source, rank].
+def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> tuple[NDArray[np.int16], int]:
+    """Return the place, among the circuits into a rank, of the one that brings a block, −1 at its source, [piece,
+    source, rank], and the pieces of blocks on the fullest circuit.
 
     Ways are shortest. Choices are improved in eight rounds, and the round is taken whose fullest circuit carries least.
 
@@ -223,7 +223,7 @@ def _chosen_ways(ways: _Ways, pieces: int, circuits: int) -> NDArray[np.int16]:
         kernels.balance(*ways, choice, load)
         if load.max() < least:
             best, least = choice.copy(), load.max()
-    return best
+    return best, int(least)
 
 
 def exchange_over_lift(collective: Collective, fabric: Fabric, lift: Lift, pieces: int, note: str) -> Schedule:
@@ -243,14 +243,27 @@ def exchange_over(
     The same number of circuits must enter every rank, and they must join all ranks; neither is checked. Every block
     travels in ``pieces`` pieces; ``note`` is the schedule's only note, none where it is empty.
     """
-    ranks = collective.ranks
+    return _schedule_blocks(collective, fabric, _ways_over(circuits), circuits.queues(), pieces, note)
+
+
+def _ways_over(circuits: StandingCircuits) -> _Ways:
+    """Return the circuits into every rank and the hops between all ranks over a switch's circuits, of which equally
+    many enter every rank."""
+    ranks = circuits.ranks
     entering = np.argsort(circuits.destination, kind="stable").reshape(ranks, -1)
     leaving = np.argsort(circuits.source, kind="stable")
     first = np.searchsorted(circuits.source[leaving], np.arange(ranks + 1))
     hops, beyond = np.empty((ranks, ranks), np.int16), np.empty((ranks, ranks), np.int16)
     grid_kernels.distances(first, circuits.destination[leaving], hops, beyond)
-    ways = circuits.source[entering], entering, hops
-    return _schedule_blocks(collective, fabric, ways, circuits.queues(), pieces, note)
+    return circuits.source[entering], entering, hops
+
+
+@lru_cache(maxsize=64)
+def _fullest_kautz(ranks: int, degree: int) -> int:
+    """Return the most blocks of an all-to-all that a circuit of the generalised Kautz graph carries, the blocks uncut
+    and on the ways of :func:`exchange_over`."""
+    circuits = kautz(ranks, degree)
+    return _chosen_ways(_ways_over(circuits), 1, len(circuits))[1]
 
 
 def _schedule_blocks(
@@ -271,7 +284,7 @@ def _schedule_blocks(
         note: description for the notes; none where it is empty.
     """
     origin, entering, hops = ways
-    (period, ranks), choice = hops.shape, _chosen_ways(ways, pieces, len(queues.width))
+    (period, ranks), (choice, _) = hops.shape, _chosen_ways(ways, pieces, len(queues.width))
     piece, owner, reader = (axis.ravel() for axis in np.indices(choice.shape))
     at, parts = reader.copy(), []
     while len(at):
@@ -300,6 +313,7 @@ _LONGEST_PERIOD = 8
 """Longest period of circuits that repeat; longer ones take longer to find and are hardly better."""
 _NAMED = 8
 """Connections that a note names."""
+_ROUNDING = 1e-9
 _NEAR = 1.002
 """Times the bound at which nothing else is tried."""
 
@@ -319,7 +333,7 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
     return best.resized(nbytes)
 
 
-def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule | Unbuilt]:
     """Yield schedules of an all-gather, reduce-scatter or all-reduce over circulants, a lift and a Kautz graph, or
     those of :func:`_exchange_candidates` for an all-to-all, not yet verified.
 
@@ -364,7 +378,7 @@ def _period(ranks: int, longest: int) -> int:
     return max(period for period in range(1, longest + 1) if ranks % period == 0)
 
 
-def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Schedule | Unbuilt]:
     """Yield all-to-alls, not yet verified, over lifts, over a Kautz graph, and straight over circuits that change.
 
     Lifts have the periods 1, the largest divisor of the ranks up to 4, and that up to 8, each with blocks in 1 and 4
@@ -379,7 +393,12 @@ def _exchange_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sch
             yield exchange_over_lift(collective, fabric, circuits, pieces, note)
     if degree > 1 and ranks**2 * len(ranks_by_hops(ranks, degree)) <= _MOST_ROWS:
         note = _circuits_note(f"{degree} circuits a rank form a generalised Kautz graph", "block", 1)
-        yield exchange_over(collective, fabric, kautz(ranks, degree), 1, note)
+        # Nothing repeats in it, so that it has the most rows by far: its fullest circuit says whether they can pay.
+        sending = _fullest_kautz(ranks, degree) * collective.nbytes_per_rank / fabric.channel_bandwidth
+        yield Unbuilt(
+            fabric.setup_time + sending * (1 - _ROUNDING),
+            lambda: exchange_over(collective, fabric, kautz(ranks, degree), 1, note),
+        )
     # Circuits that change carry every block straight, which many bytes ask for.
     straight = one_stage(collective, fabric, striped=True)
     yield replace(straight, algorithm="synthesized", notes=("every rank sends straight to every other",))

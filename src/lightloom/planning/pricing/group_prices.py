@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import accumulate, combinations, permutations
@@ -13,7 +13,7 @@ import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import Bound, bandwidth_bound
-from lightloom.collectives.collective import Collective, Kind
+from lightloom.collectives.collective import FOLDABLE, Collective, Kind
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.levels import levels
 from lightloom.collectives.registry import Refusal, algorithms, attempt, find
@@ -34,6 +34,7 @@ from lightloom.planning.pricing.collective_prices import (
     LevelPrices,
     LibraryPrices,
     LowerPrice,
+    PriceLine,
     SchedulePrices,
     carrier,
     line_below,
@@ -131,7 +132,8 @@ class GroupPrices(Pricing):
         self._usable: dict[tuple[Kind, str, str], str | None] = {}
         self._refusals: dict[tuple[Kind, str, str], str | None] = {}
         self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
-        self._proved: dict[tuple[str, Kind], LowerPrice] = {}
+        self._changing: dict[tuple[str, str], bool] = {}
+        self._proved: dict[tuple[str, Kind], PriceLine] = {}
         self._bounds: dict[str, dict[tuple[Kind, float, float], Bound]] = {}
         """Lower bounds of collectives by fabric, as its prices share them."""
 
@@ -155,7 +157,7 @@ class GroupPrices(Pricing):
         """Return new prices on a fabric with the choices of these names, none for the default choice; all schedules and
         prices are shared with this object."""
         other = GroupPrices(fabric, self._training, self.model, [*self._exchanges.values()], choices, self._most_rows)
-        for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_proved", "_bounds"):
+        for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_changing", "_proved", "_bounds"):
             setattr(other, name, getattr(self, name))
         return other
 
@@ -336,10 +338,14 @@ class GroupPrices(Pricing):
         assert part is not None
         if exchange or (not part.parts and LIBRARY in self._among(kind, algorithm, part, exchange)):
             return self.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
+        return [self._proved_line(kind, part)]
+
+    def _proved_line(self, kind: Kind, part: Fabric) -> PriceLine:
+        """Return a proved lower bound of a collective on ``part`` for which no schedule is built, cached."""
         key = self._key(part), kind
         if key not in self._proved:
             self._proved[key] = proved_line(kind, part, self.model)
-        return [self._proved[key]]
+        return self._proved[key]
 
     def schedules(self, algorithm: Algorithm, part: Fabric) -> CollectivePrices:
         """Return the prices, cached, of one algorithm without a codec on ``part``, those on the disk included; for
@@ -417,21 +423,55 @@ class GroupPrices(Pricing):
         decline the collective nor fail to build it in a group of ``ranks`` that lie ``stride`` apart, coded by method
         ``exchange`` unless that is 0 or the kind carries no gradients; empty where there are none. Algorithms that
         build by size and the library are not built for it. For "auto", an algorithm whose striped form is usable is
-        left out. The fabric must have the group."""
+        left out, and one that another one is faster than at any size (:meth:`_outdone`). The fabric must have the
+        group."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         usable: dict[str, Algorithm] = {}
-        # Striped forms come first: no other form is faster, so that the others are built only where these fail.
-        for each in sorted(self._among(kind, algorithm, part, exchange), key=lambda each: not each.striped):
+        # Striped forms come first: no other form is faster, so that the others are built only where these fail. Those
+        # whose circuits may stand come before those that others may outdo.
+        among = self._among(kind, algorithm, part, exchange)
+        for each in sorted(among, key=lambda each: (not each.striped, self._changes_circuits(each, part))):
             if algorithm == AUTO and f"{each.name}{_STRIPED}" in usable:
                 continue
             declined = self._declined(kind, each, part, exchange) is not None
+            if not declined and exchange == 0 and self._outdone(kind, each, part, usable.values()):
+                continue
             # A library builds nothing; each of its prices is held against its bound where a plan asks for it.
             unbuilt = each.by_size or each is LIBRARY
             if not declined and (unbuilt or self.failure(kind, each, part) is None):
                 usable[each.name] = each
         prices = [self.schedules(each, part) for each in usable.values()]
         return prices if exchange == 0 else [self._with_codec(each, exchange) for each in prices]
+
+    def _changes_circuits(self, algorithm: Algorithm, part: Fabric) -> bool:
+        """Return whether an algorithm surely sets up circuits anew between its steps on ``part``
+        (:meth:`Algorithm.changes_circuits`), cached."""
+        key = algorithm.name, self._key(part)
+        if key not in self._changing:
+            self._changing[key] = algorithm.changes_circuits(part)
+        return self._changing[key]
+
+    def _outdone(self, kind: Kind, algorithm: Algorithm, part: Fabric, others: Iterable[Algorithm]) -> bool:
+        """Return True if an algorithm need not be built for a collective on ``part``, as one of the ``others``, which
+        were built, takes less time at every size up to 256 GiB.
+
+        Whoever sets up circuits anew between steps takes, beside its first set-up, at least the seconds of another one
+        and those of the bytes at the fabric's bandwidth. Prices of the others are convex in the bytes, so that they
+        keep below this line between two sizes at which they do.
+        """
+        if kind not in FOLDABLE or not self._changes_circuits(algorithm, part):
+            return False
+        lines = [self._line(self.schedules(each, part), kind, False) for each in others if not each.by_size]
+        slope = self._proved_line(kind, part).far_slope
+        least = [part.setup_time + slope * LINE_SIZES[place] for place in (0, 2, 3)]
+        return any(
+            isinstance(line, PriceLine)
+            and line.nothing <= least[0]
+            and line.far <= least[1]
+            and line.far + line.far_slope * LINE_SIZES[2] <= least[2]
+            for line in lines
+        )
 
     def _with_codec(self, prices: CollectivePrices, exchange: int) -> SchedulePrices:
         """Return the prices of the same schedules with gradients coded by the method of number ``exchange``, cached,
