@@ -16,7 +16,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from lightloom.core.arrays import Column, Effort, Floats, Ints, Mask
+from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
 from lightloom.core.memory import require_memory
+from lightloom.core.results import content_hash
+from lightloom.machines.fabrics import kernels
 
 # The links that transfers occupy, and cuts through links.
 
@@ -221,6 +224,10 @@ def _without(value: object, names: Set[str]) -> object:
 T = TypeVar("T")
 _PAIRS: Effort = 1 << 18
 """Pairs of ranks whose footprints are held at once."""
+_MANY_PAIRS: Effort = 1 << 16
+"""Pairs of ranks from which on what they pass is kept on the disk."""
+_LINKS_INTO_A_RANK: Effort = 8
+"""Links that cover a rank's transfers for which room is made at first."""
 
 
 class Ports(NamedTuple):
@@ -408,12 +415,29 @@ def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
     """Return, for each rank, a few links such that every transfer to it passes at least one of them, and likewise for
     the transfers from it: two arrays of link numbers of the whole fabric, [rank, place], the number of links filling
     up. Transfers on every route count; in a group, those of the ranks in the same place of all groups, on the routes
-    that the fabric chooses."""
+    that the fabric chooses. Those of many transfers are kept on the disk, unless the fabric is a plug-in's."""
+    if fabric.ranks == 1:
+        return np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64)
     whole, members = fabric.siblings()
+    path = None
+    if members.size * fabric.ranks > _MANY_PAIRS and whole.implementation[0].startswith("lightloom."):
+        key = content_hash([structure(fabric), source_hash("core", "machines")])
+        path = cache_directory() / "ports" / f"{key}.json"
+    content = None if path is None else read_entry(path)
+    if content is not None:
+        received, sent = (np.array(cover, np.int64) for cover in json.loads(content))
+        return received, sent
+    received, sent = _covers_found(whole, members)
+    if path is not None:
+        write_entry(path, json.dumps([received.tolist(), sent.tolist()]))
+    return received, sent
+
+
+def _covers_found(whole: Geometry, members: Ints) -> tuple[Ints, Ints]:
+    """Return what :func:`_covers` returns for the ranks of groups: ``members`` are ranks of ``whole``, [group, rank],
+    at least two a group."""
     groups, ranks = members.shape
     covers: tuple[list[Ints], list[Ints]] = ([], [])
-    if ranks == 1:
-        return np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64)
     for inside, other in pairs(ranks, groups):
         own, others = members[:, inside].ravel(), members[:, other].ravel()
         for cover, ends in zip(covers, ((others, own), (own, others)), strict=True):
@@ -421,32 +445,31 @@ def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
             if groups == 1:
                 routes = [np.full(len(own), route) for route in range(whole.routes)]
             parts = [links_of(whole.footprint(*ends, route)) for route in routes]
-            transfer = np.concatenate([part[0] + i * len(own) for i, part in enumerate(parts)])
-            link = np.concatenate([part[1] for part in parts])
-            cover.append(_cover(np.tile(inside - inside[0], groups * len(routes)), transfer, link, whole.links))
+            count = np.concatenate([np.bincount(transfer, minlength=len(own)) for transfer, _ in parts])
+            link = np.concatenate([link for _, link in parts])
+            cover.append(_cover(np.tile(inside - inside[0], groups * len(routes)), count, link, whole.links))
     received, sent = (_stacked(cover, ranks, whole.links) for cover in covers)
     return received, sent
 
 
-def _cover(rank: Ints, transfer: Ints, link: Ints, links: int) -> Ints:
+def _cover(rank: Ints, count: Ints, link: Ints, links: int) -> Ints:
     """Return for each rank a few links such that each of its transfers passes at least one: [rank, place], ``links``
     filling up. They are chosen greedily, each as the link that most of the rank's transfers still left pass.
 
     Args:
-        rank: rank to which each transfer belongs, ascending from 0: [transfer].
-        transfer: number of a transfer, one entry for each link of each transfer: [entry].
-        link: that link: [entry].
+        rank: rank to which each transfer belongs, all from 0 on: [transfer].
+        count: number of links of each transfer: [transfer].
+        link: these links, those of one transfer side by side: [entry].
         links: number of all links.
     """
-    chosen: list[Ints] = []
-    while len(transfer):
-        count = np.bincount(rank[transfer] * links + link, minlength=(int(rank[-1]) + 1) * links).reshape(-1, links)
-        chosen.append(np.where(count.any(axis=1), count.argmax(axis=1), links))
-        covered = np.zeros(len(rank), np.bool_)
-        covered[transfer[link == chosen[-1][rank[transfer]]]] = True
-        left = ~covered[transfer]
-        transfer, link = transfer[left], link[left]
-    return np.stack(chosen, axis=1)
+    begins = np.concatenate([[0], np.cumsum(np.bincount(rank))])
+    first = np.concatenate([[0], np.cumsum(count)])
+    places, most = 0, _LINKS_INTO_A_RANK
+    while most > places:
+        places = most
+        chosen = np.full((len(begins) - 1, places), links)
+        most = kernels.cover(np.argsort(rank, kind="stable"), begins, first, link, links, chosen)
+    return chosen[:, :most]
 
 
 def _stacked(parts: Sequence[Ints], rows: int, filling: int) -> Ints:
