@@ -49,6 +49,8 @@ COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""
 _REFINED: Effort = 12
 """Bounds of such rows that are refined at most, once one row is simulated."""
+_REFINED_IN_VAIN: Effort = 96
+"""Bounds of such rows that are refined at most before one of the refined rows is simulated."""
 _OF_A_DIVISION: Effort = 3
 """Rows of a division other than the winner's that are simulated at most."""
 _MANY: Effort = 256
@@ -290,6 +292,10 @@ class _Search:
             left = [row for row in heap if row.kind == kind]
             heapify(left)
             self._simulate(left, until=self._known_best)
+            # Of many rows whose bounds were refined in vain those that were refined furthest are left.
+            left = [row for row in left if row.bounded > 1]
+            heapify(left)
+            self._simulate(left, until=lambda row: any(found.kind == row.kind for _, found in self._found))
         if self._request.compare:
             self._compare_divisions(runnable, divided)
         # The least bounds may all be of rows that turn out slow: one of those that nothing is cut for is simulated.
@@ -410,11 +416,14 @@ class _Search:
     def _known_best(self, row: Row) -> bool:
         """Return True where the row's kind, which cannot win, has been compared enough: at least one of its rows was
         simulated, and this row's bound is not below the best of them, or 32 of them were simulated (three in a search
-        for divisions without comparison), or 12 bounds of placed rows were refined since this kind's turn began. False
-        before any was simulated."""
+        for divisions without comparison), or 12 bounds of placed rows were refined since this kind's turn began. Before
+        any was simulated it is False, but in a search for divisions without comparison True after 96 such bounds."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
-        most = COMPARED if self._request.compare or not self._request.divisions else _OF_A_DIVISION
-        return len(times) > 0 and (len(times) >= most or self._refined >= _REFINED or row.per_sample >= min(times))
+        brief = self._request.divisions and not self._request.compare
+        if not times:
+            return bool(brief) and self._refined >= _REFINED_IN_VAIN
+        most = _OF_A_DIVISION if brief else COMPARED
+        return len(times) >= most or self._refined >= _REFINED or row.per_sample >= min(times)
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
         """Refine the bound of the least row of the heap, or simulate it where no bound is left, over and over until the
