@@ -257,6 +257,13 @@ def steps_of(algorithm: Algorithm, collective: Collective, fabric: Fabric) -> Sc
         return None
 
 
+def rows_of(algorithm: Algorithm, collective: Collective, fabric: Fabric, most: int) -> Schedule | None:
+    """Return the schedule of an algorithm with the rows of all ranks, not yet verified; None where the algorithm
+    refuses, or there are more than ``most`` rows."""
+    steps = steps_of(algorithm, collective, fabric)
+    return None if steps is None or steps.unfolded_rows > most else steps.unfolded(fabric.fibre_channels)
+
+
 def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield schedules without barriers, not yet verified: steps in pieces, straight all-to-alls, and packed trees.
 
@@ -270,8 +277,8 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]
         most = _MOST_CROSSING if joined and fabric.hops(*steps.ends(slice(None))).max(initial=1) > 1 else _MOST_ROWS
         yield from _in_pieces(steps, fabric, [pieces for pieces in _PIECES if len(steps) * pieces <= most])
     if collective.kind == "all-to-all":
-        straight = steps_of(ONE_STAGE, collective, fabric)
-        if straight is not None and len(straight) <= _MOST_STRAIGHT:
+        straight = rows_of(ONE_STAGE, collective, fabric, _MOST_STRAIGHT)
+        if straight is not None:
             yield listed(without_barriers(straight, fabric), fabric)
     elif collective.kind in ROOTED or not (joined or len(fabric.axes) > 1):
         yield from _packed(collective, fabric)

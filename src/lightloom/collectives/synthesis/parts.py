@@ -26,7 +26,7 @@ from lightloom.collectives.synthesis.engine.queues import turns
 from lightloom.collectives.synthesis.engine.standing import StandingCircuits
 from lightloom.collectives.synthesis.exchange.search import exchange
 from lightloom.collectives.synthesis.grid_links import GridLinks, neighbours_join
-from lightloom.collectives.synthesis.packets import listed, steps_of
+from lightloom.collectives.synthesis.packets import listed, rows_of, steps_of
 from lightloom.collectives.synthesis.ring.damaged import around_damage
 from lightloom.collectives.synthesis.ring.rooted import rooted
 from lightloom.collectives.synthesis.switch import on_switch
@@ -201,8 +201,8 @@ def _over_links(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     between ranks where these join all ranks, no other group of ranks shares them (the fabric has no siblings), and the
     shortest ways of all parts cross at most 65,536 links.
     """
-    for algorithm in (ONE_STAGE, RING_TWO_WAY.bundled()):
-        steps = steps_of(algorithm, collective, fabric)
+    offered = rows_of(ONE_STAGE, collective, fabric, _MOST_ROWS), steps_of(RING_TWO_WAY.bundled(), collective, fabric)
+    for steps in offered:
         for pieces in _PIECES:
             if steps is not None and len(steps) * pieces <= _MOST_ROWS:
                 yield replace(listed(without_barriers(steps, fabric, pieces, 1), fabric), algorithm="synthesized")
