@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lightloom.collectives.bounds.lower_bound import bandwidth_bound
 from lightloom.collectives.collective import Collective, Kind, Sizes
 from lightloom.collectives.cost import loads
 from lightloom.collectives.cost.loads import circuit_changes, distinct_ends
-from lightloom.collectives.registry import build, find
+from lightloom.collectives.registry import admitted, build, evaluate, find
 from lightloom.collectives.schedule.columns import COLUMNS, Folding, Schedule, circuits_key
 from lightloom.collectives.verify.verifier import verify
-from lightloom.machines.fabrics.switches import CircuitSwitch
+from lightloom.machines.fabrics.fabric import Fabric
+from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 
 CIRCUIT = {"source": 0, "destination": 2, "route": 0, "fibre": 0, "first_wavelength": 1, "wavelength_count": 2}
@@ -111,3 +115,52 @@ def test_uneven_parts_go_over_circuits_that_stand_where_setting_takes_no_time() 
     fabric = CircuitSwitch(ranks=20, degree=2, reconfiguration_time=0.0, hop_latency=0.0)
     collective = Collective("all-to-all-v", 20, 1e6, sizes=Sizes(np.tile(np.arange(1.0, 21.0), (20, 1))))
     verify(build(find("synthesized"), collective, fabric), fabric)
+
+
+EXCLUSIVE: st.SearchStrategy[Fabric] = st.one_of(
+    st.builds(
+        WdmRing,
+        ranks=st.integers(2, 24),
+        wavelengths=st.integers(1, 6),
+        fibres=st.integers(1, 2),
+        reconfiguration_time=st.just(1e-3),
+    ),
+    st.builds(CircuitSwitch, ranks=st.integers(2, 24), degree=st.integers(1, 9), reconfiguration_time=st.just(1e-3)),
+)
+
+
+@given(EXCLUSIVE, st.sampled_from(["all-gather", "reduce-scatter", "all-reduce", "all-to-all"]))
+def test_whoever_surely_changes_circuits_pays_for_a_set_up_between_steps(fabric: Fabric, kind: Kind) -> None:
+    """Beside the first set-up and the bytes at the fabric's bandwidth; so no such schedule has circuits that stand."""
+    collective = Collective(kind, fabric.ranks, 1e6)
+    for algorithm in admitted(kind, fabric):
+        if algorithm.changes_circuits(fabric):
+            price = evaluate(algorithm, collective, fabric).cost
+            assert not price.static
+            least = fabric.setup_time + bandwidth_bound(collective, fabric)
+            assert price.time - price.setup >= least * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "fabric", "changes"),
+    [
+        # 8 ranks have 8 circuits each; of doubling they need 3, sent straight 7.
+        ("one-stage", CircuitSwitch(ranks=8, degree=6), True),
+        ("one-stage", CircuitSwitch(ranks=8, degree=7), False),
+        ("recursive-doubling", CircuitSwitch(ranks=8, degree=2), True),
+        ("recursive-doubling", CircuitSwitch(ranks=8, degree=3), False),
+        # 7 ranks send to the root.
+        ("worker-aggregator", CircuitSwitch(ranks=8, degree=6), True),
+        ("worker-aggregator", CircuitSwitch(ranks=8, degree=7), False),
+        # 8 ranks send 1, 2 and 4 links far: 56 of 16 links with so many wavelengths.
+        ("bruck", WdmRing(ranks=8, wavelengths=3), True),
+        ("bruck", WdmRing(ranks=8, wavelengths=4), False),
+        ("bruck", WdmRing(ranks=8, wavelengths=3, multicast_taps=2), False),
+        ("ring", CircuitSwitch(ranks=8, degree=2), False),
+        ("one-stage", PacketSwitch(ranks=8), False),
+    ],
+)
+def test_circuits_change_where_lightpaths_need_more_channels_than_there_are(
+    name: str, fabric: Fabric, changes: bool
+) -> None:
+    assert find(name).changes_circuits(fabric) is changes

@@ -171,7 +171,7 @@ def test_a_block_that_goes_to_the_wrong_rank_is_named() -> None:
     with pytest.raises(VerificationError, match="8 chunks cannot be shared equally by 64 owners"):
         verify(replace(schedule, chunks=8, chunk=schedule.chunk % 8), fabric)
     switch = PacketSwitch(ranks=8)
-    straight = build(find("one-stage"), Collective("all-to-all", 8, 8.0), switch)
+    straight = build(find("one-stage"), Collective("all-to-all", 8, 8.0), switch).unfolded(1)
     stolen = with_row_again(straight, 0, chunk=63, lightpath=len(straight))
     with pytest.raises(VerificationError, match="rank 0 does not hold the chunk"):
         verify(stolen, switch)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, permutations
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -19,6 +20,7 @@ from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Footprint, structure
 from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
 from lightloom.machines.fabrics.graph import Edge, Graph
+from lightloom.machines.fabrics.grids import Torus
 from lightloom.machines.fabrics.load import changed
 from lightloom.machines.fabrics.switches import PacketSwitch, PartFabric
 from tests.collectives.strategies import two_tiers
@@ -262,11 +264,11 @@ def test_links_that_cover_transfers_leave_none_out_and_none_is_needless_when_tak
     transfers += 3
     passes = random.random((transfers, links)) < 0.3
     passes[np.arange(transfers), random.integers(0, links, transfers)] = True
-    transfer, link = np.nonzero(passes)
-    for each, chosen in enumerate(derived._cover(rank, transfer, link, links).tolist()):
+    _, link = np.nonzero(passes)
+    for each, chosen in enumerate(derived._cover(rank, passes.sum(axis=1), link, links).tolist()):
         left = passes[rank == each]
         for link in [link for link in chosen if link < links]:
-            assert left[:, link].sum() == left.sum(axis=0).max() > 0
+            assert link == left.sum(axis=0).argmax()
             left = left[~left[:, link]]
         assert not len(left)
 
@@ -294,3 +296,32 @@ def test_what_is_found_of_a_fabric_is_kept_for_all_of_its_structure() -> None:
     count = derived.cached(compute, last=2)
     slow, fast = Drawn(1, (1.0,)), Drawn(1, (2.0,))
     assert [count(each) for each in (slow, fast, Drawn(2), slow, Drawn(3), Drawn(2))] == [1, 1, 2, 1, 3, 4]
+
+
+def test_links_that_cover_many_transfers_are_kept_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the structure of the fabric, so that other rates have the same; those of few transfers are looked at again."""
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
+    torus, looked = Torus(ranks=16, bandwidth=3e9), list[int]()
+    found = derived._covers_found
+
+    def count(whole: Fabric, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        looked.append(members.size)
+        return found(whole, members)
+
+    monkeypatch.setattr(derived, "_covers_found", count)
+    few = derived._kept_covers(torus)
+    assert looked == [16] and not (tmp_path / "ports").exists()
+    monkeypatch.setattr(derived, "_MANY_PAIRS", 255)
+    first, again = derived._kept_covers(torus), derived._kept_covers(torus.model_copy(update={"bandwidth": 5e9}))
+    assert looked == [16, 16]
+    for covers in (first, again):
+        assert all(
+            np.array_equal(one, other) and other.dtype == np.int64 for one, other in zip(few, covers, strict=True)
+        )
+    part = torus.group(8, 2)
+    assert part is not None
+    derived._kept_covers(part)
+    monkeypatch.setattr(derived, "_MANY_PAIRS", 127)
+    halves = derived._kept_covers(part), derived._kept_covers(part)
+    assert looked == [16, 16, 16, 16] and np.array_equal(halves[0], halves[1])
+    assert len(list((tmp_path / "ports").iterdir())) == 2

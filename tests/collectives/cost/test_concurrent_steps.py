@@ -45,7 +45,7 @@ def row_by_row(schedule: Schedule) -> Schedule:
 )
 def test_rows_that_run_at_once_cost_what_one_step_of_them_costs(fabric: Fabric) -> None:
     """A one-stage exchange as a step, or as steps that nothing orders: the busiest link carries as much."""
-    step = build(find("one-stage"), Collective("all-to-all", fabric.ranks, 6e6), fabric)
+    step = build(find("one-stage"), Collective("all-to-all", fabric.ranks, 6e6), fabric).unfolded(1)
     steps = all_at_once(row_by_row(step))
     verify(steps, fabric)
     assert step.steps == 1

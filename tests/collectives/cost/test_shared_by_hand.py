@@ -16,7 +16,15 @@ from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost import kernels
 from lightloom.collectives.cost.loads import circuit_changes
 from lightloom.collectives.cost.price import play, queued_line
-from lightloom.collectives.cost.stepped import CodecTimes, _critical_steps, _messages, cost, fastest, straggling
+from lightloom.collectives.cost.stepped import (
+    CodecTimes,
+    Unbuilt,
+    _critical_steps,
+    _messages,
+    cost,
+    fastest,
+    straggling,
+)
 from lightloom.collectives.registry import build, find
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.core.errors import UnsupportedError
@@ -153,6 +161,23 @@ def test_no_more_schedules_are_taken_than_is_enough() -> None:
         assert best is sized[place] and seconds == sized[place].collective.nbytes / 1e9 and len(taken) == count
     with pytest.raises(UnsupportedError, match="no schedule found on this ring"):
         fastest([], fabric)
+
+
+@pytest.mark.parametrize(("least", "built"), [(0.5e-3, True), (1e-3, True), (1.1e-3, False)])
+def test_what_cannot_be_the_fastest_is_not_built(least: float, built: bool) -> None:
+    """The first is built whatever its least seconds, as there is nothing to compare it with."""
+    fabric, made = Ring(ranks=2, bandwidth=1e9), list[float]()
+
+    def offer(seconds: float, nbytes: float) -> Unbuilt:
+        def build() -> Schedule:
+            made.append(nbytes)
+            return two_steps([0, 1], [(1, 0)]).resized(nbytes)
+
+        return Unbuilt(seconds, build)
+
+    best, seconds = fastest([offer(9.0, 1e6), offer(least, 0.6e6)], fabric)
+    assert made == [1e6, 0.6e6] if built else made == [1e6]
+    assert best.collective.nbytes == made[-1] and seconds == made[-1] / 1e9
 
 
 @pytest.mark.parametrize("nbytes", [0.0, 1e5])

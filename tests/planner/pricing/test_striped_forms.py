@@ -57,3 +57,35 @@ def test_the_other_form_is_priced_only_where_the_striped_one_fails(monkeypatch: 
 
     assert "ring-striped" in carriers("") and "ring" not in carriers("")
     assert "ring-striped" not in carriers("ring-striped") and "ring" in carriers("ring-striped")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "outdone"),
+    [
+        *((*each, set()) for each in FABRICS[:3]),
+        # 64 ranks, of which a circuit switch joins each with 8 others.
+        ("sip-ocs-1024", {"ranks": 64}, {"one-stage-striped", "worker-aggregator-striped"}),
+        ("terarack-64", {"ranks": 32, "fabric.wavelengths": 1, "fabric.fibres": 1}, {"one-stage-striped"}),
+        # With a set-up of nothing there is nothing to pay.
+        ("sip-ocs-1024", {"ranks": 64, "fabric.reconfiguration_time": 0.0}, set()),
+    ],
+)
+def test_what_is_left_out_unbuilt_is_never_the_cheapest(
+    name: str, settings: dict[str, object], outdone: set[str]
+) -> None:
+    on = load_cluster(name, set=settings)
+    ranks = on.fabric.ranks
+    prices, each_alone = (GroupPrices(on.fabric, on.training) for _ in range(2))
+    for kind in KINDS:
+        built = {each.algorithm.name for each in prices._candidates(kind, AUTO, ranks, 0, 1)}
+        assert not outdone & built
+        for nbytes in (0.0, 1.0, 1e4, 1e6, 1e9, 1e12):
+            alone = []
+            for each in algorithms().values():
+                if not each.by_size and each.refusal(kind, on.fabric, "physical") is None:
+                    try:
+                        alone.append(each_alone.schedules(each, on.fabric)(kind, nbytes).cost.repeated_time)
+                    except UnsupportedError:
+                        continue
+            cheapest = prices.price(AUTO, ranks, 0)(kind, nbytes).cost.repeated_time
+            assert cheapest == pytest.approx(min(alone), rel=1e-12)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -410,8 +410,7 @@ def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
     return receive, send
 
 
-@partial(cached, last=1024)
-def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
+def _kept_covers(fabric: Geometry) -> tuple[Ints, Ints]:
     """Return, for each rank, a few links such that every transfer to it passes at least one of them, and likewise for
     the transfers from it: two arrays of link numbers of the whole fabric, [rank, place], the number of links filling
     up. Transfers on every route count; in a group, those of the ranks in the same place of all groups, on the routes
@@ -433,9 +432,12 @@ def _covers(fabric: Geometry) -> tuple[Ints, Ints]:
     return received, sent
 
 
+_covers = cached(_kept_covers, last=1024)
+
+
 def _covers_found(whole: Geometry, members: Ints) -> tuple[Ints, Ints]:
-    """Return what :func:`_covers` returns for the ranks of groups: ``members`` are ranks of ``whole``, [group, rank],
-    at least two a group."""
+    """Return what :func:`_kept_covers` returns for the ranks of groups: ``members`` are ranks of ``whole``, [group,
+    rank], at least two a group."""
     groups, ranks = members.shape
     covers: tuple[list[Ints], list[Ints]] = ([], [])
     for inside, other in pairs(ranks, groups):
