@@ -124,6 +124,8 @@ def test_inputs_are_compared_by_path_and_what_describes_is_left_out() -> None:
     after["clusters"] = [before["clusters"][0], {"name": "there"}]
     fields = [each.field for each in ll.compare(before, after).inputs]
     assert "cluster 2.name" in fields and "cluster 1.name" in fields and "cluster.name" in fields
+    none = ll.compare(document(row(1.0), algorithms=[]), before).inputs
+    assert [(each.field, each.before, each.after) for each in none] == [("algorithms", [], ["ring"])]
 
 
 def test_both_winners_are_drawn_before_and_after() -> None:

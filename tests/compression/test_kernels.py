@@ -149,3 +149,9 @@ def test_a_kernel_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_group_leaves_every_cycle_once_more_than_a_burst_has_come(groups: int) -> None:
     """Groups of 16 bits, of which a burst holds 16: the first leaves with the second burst, or with the only one."""
     assert inceptionn.decompression_cycles([16] * groups)[0] == groups + (1 if groups > 16 else 0)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 16, 17, 32, 33, 500])
+def test_groups_larger_than_a_burst_leave_with_the_burst_that_completes_them(groups: int) -> None:
+    """Groups of 272 bits, bursts of 256: one enters in every cycle, and the last one completes the last group."""
+    assert inceptionn.decompression_cycles([272] * groups) == (-(-272 * groups // 256), 0)

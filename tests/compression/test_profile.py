@@ -78,6 +78,15 @@ def test_what_is_zero_or_lost_altogether_has_figures_too() -> None:
     assert (fits["lost"].relative_l2_error, fits["lost"].cosine) == (1, 0)
 
 
+@pytest.mark.parametrize("block", [1, 2, 8])
+def test_the_largest_error_is_that_of_the_worst_value(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its last 16 bits 1 + 2^-8 is 1; the others lose half as much, or nothing."""
+    monkeypatch.setattr("lightloom.exchange.compression.profile._BLOCK", block)
+    values = np.array([1, 1 + 2**-9, -1 - 2**-8, 1.5], np.float32)
+    found = measure_codecs("m", 4, [Sample(1, 1, {"a": values})], [Truncation(16)], "drawn").codecs[0]
+    assert found.whole.max_error == found.tensors["a"].max_error == 2**-8
+
+
 @pytest.mark.parametrize(
     ("samples", "complaint"),
     [

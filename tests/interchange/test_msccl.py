@@ -34,9 +34,12 @@ from lightloom.collectives.files.msccl.program import (
     to_xml,
 )
 from lightloom.collectives.files.msccl.read import (
+    Movement,
     Row,
     _Levels,
     _logical_steps,
+    _order,
+    _Version,
     _versions,
     check_program,
     read_program,
@@ -826,6 +829,13 @@ def test_versions_of_a_chunk_follow_each_other_however_they_are_listed() -> None
         assert found == [(1, frozenset(), -1, [0]), (3, {3}, -1, [1]), (7, {5}, -1, [2])]
         found = _versions(SimpleNamespace(), (0, 0), _listed(replaced, order), 6, "file")  # type: ignore[arg-type]
         assert found == [(1, frozenset(), -1, [0]), (2, {3}, 3, [1]), (6, {5}, -1, [2])]
+
+
+def test_what_a_gpu_keeps_and_never_sends_arrives_before_what_replaces_it() -> None:
+    """The whole sum by arrival 0, and in its place one rank's data by arrival 1, a step later at least."""
+    movement = Movement([Row(1, 0, 0, False), Row(2, 0, 0, False)], [], 2)
+    _order([_Version(7, frozenset({0}), 0, []), _Version(2, frozenset({1}), 1, [])], movement)
+    assert (movement.edges, movement.nodes) == ([(0, 1, 1)], 2)
 
 
 def _listed(uses: dict[Any, Any], order: tuple[int, ...]) -> dict[Any, Any]:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from lightloom.core.errors import ConfigError
+from lightloom.machines.reducers.built import SYMBOL_RATE
 from lightloom.machines.reducers.constants import nominal, published
+from lightloom.machines.reducers.rivals import Setting
 from lightloom.photonics.averaging.function import digits
 from lightloom.photonics.detection import DigitReceiver, Scheme, _tail, compositions
 from lightloom.photonics.link.settings import Link
@@ -128,6 +130,7 @@ def test_the_defaults_are_those_of_the_published_constants() -> None:
     names = {"rin": "rin_db", "extinction": "extinction_db"}
     for name in ("rin", "levelling", "phase_error", "noise_density", "extinction"):
         assert getattr(receiver, names.get(name, name)) == pytest.approx(values[name])
+    assert receiver.symbol_rate == Setting(servers=2).symbol_rate == SYMBOL_RATE
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from itertools import permutations
 
@@ -157,6 +158,8 @@ def test_the_answer_tells_each_row_its_gain_and_what_each_idea_is_worth(small: C
     assert [row["idea"] for row in answer.rows] == [
         text["idea"] for text in shown[: len(rows)] if text["idea"] != "best of all"
     ]
+    less = re.fullmatch(r".+, (.+) % less than the best electrical plan", answer.best[1])
+    assert (float(less[1]) if less else 0.0) == pytest.approx(100 * small.plans[-1].gain.share, abs=0.051)
     worth = {line.split(" alone ")[0] for line in answer.what_if}
     assert worth == {idea for idea, gains in small.gains().items() if {str(gain) for gain in gains} != {"0 %"}}
     assert answer.rests.startswith("ideal software everywhere, and INCEPTIONN's least printed ratio")

@@ -99,6 +99,13 @@ def test_views_are_seen_through_and_in_place_calls_chain() -> None:
     ]
 
 
+def test_what_is_computed_before_the_model_begins_is_named_by_its_function() -> None:
+    model = nn.Linear(3, 8)
+    model.register_forward_pre_hook(lambda _, inputs: (inputs[0] * 2.0,))
+    graph = trace(model, (torch.empty(BATCH, 3),), batch=BATCH, name="test")
+    assert [(op.name, op.inputs) for op in graph.operators][1:] == [("mul", ("input.input",)), ("linear", ("mul",))]
+
+
 def test_assignment_to_a_slice_depends_on_both() -> None:
     def forward(m: Any, x: Tensor) -> Tensor:
         y: Tensor = m.a(x)

@@ -207,6 +207,7 @@ def test_bounds_without_hops_or_bytes_to_pay(ranks: int) -> None:
     """Bytes that take no time leave hops, hops that take none leave the links' time, and relays need both."""
     assert joint_seconds(ranks, 0.0, 1.0) == slotted_seconds(ranks, 0.0, 1.0) >= broadcast_uses(ranks, ranks)
     assert joint_seconds(ranks, 1.0, 0.0) == slotted_seconds(ranks, 1.0, 0.0) == 1.0
+    assert joint_seconds(ranks, 0.0, 1.0, more_uses=5) == joint_seconds(ranks, 0.0, 1.0) + 5
     assert relayed_seconds(ranks, 0.0, 1.0, 0.0) == relayed_seconds(ranks, 1.0, 0.0, 0.0) == 0.0
 
 

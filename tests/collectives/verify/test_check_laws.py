@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
+from itertools import combinations, permutations
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,6 +64,16 @@ def test_every_destination_of_every_lightpath_is_looked_at_once(
     schedule = of_paths(listed, random.sample(range(rows), rows))
     pairs = list(zip(schedule.lightpath.tolist(), schedule.destination.tolist(), strict=True))
     assert checks.reached(schedule).tolist() == [pairs.index(pair) for pair in sorted(set(pairs))]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_lightpath_holds_the_way_to_each_of_its_destinations(order: tuple[int, int, int]) -> None:
+    """One serves ranks 1 and 2 from rank 0, the other rank 2 from rank 1: they share the second link."""
+    rows = np.array([(0, 0, 1), (0, 0, 2), (1, 1, 2)])[list(order)]
+    path, source, destination = rows.T
+    shared = of_rows(lightpath=path, source=source, destination=destination)
+    with pytest.raises(VerificationError, match="share wavelength 0 of fibre 0 on the clockwise link 1→2"):
+        verify(shared, wdm_ring(RANKS, 4, multicast_taps=2))
 
 
 @given(paths, st.integers(1, 12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
@@ -189,3 +190,23 @@ def test_a_kernel_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_kernel_of_no_such_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^kernel 'avx': expected one of native-avx512, .*, fallback$"):
         kernels.load("avx")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "best", "runs"),
+    [
+        (len(kernels.KINDS), 2, NAMES),
+        (len(kernels.KINDS), 1, NAMES[1:]),
+        (len(kernels.KINDS), 0, NAMES[2:]),
+        (len(kernels.KINDS) - 1, 2, ("fallback",)),
+        (None, 2, ("fallback",)),
+    ],
+)
+def test_what_was_built_from_these_sources_is_loaded_as_far_as_the_cpu_runs_it(
+    kinds: int | None, best: int, runs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library knows a number of kinds of blocks and the fastest path that the CPU runs; None: nothing was built."""
+    library = SimpleNamespace(lightloom_blocks_kinds=lambda: kinds, lightloom_blocks_best_path=lambda: best)
+    monkeypatch.setattr(kernels, "shared_object", lambda *_: None if kinds is None else library)
+    load = kernels.load.__wrapped__  # without the memory of earlier calls
+    assert tuple(name for name in NAMES if load(name) is not None) == runs

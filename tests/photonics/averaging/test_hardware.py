@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.reducers.built import Averaging
 from lightloom.machines.reducers.hardware import (
+    AveragerHardware,
+    AveragerLevel,
     averager_for,
     columns,
     of_layers,
@@ -74,6 +76,13 @@ def test_power_lacks_what_has_no_figure_and_grows_with_loss() -> None:
     lossy = averager.power(Averaging(receiver_sensitivity=1e-5, loss_db=0.2, laser_efficiency=0.1)).known["lasers"]
     ratio = 10 ** (0.1 * averager.levels[0].columns / 10)
     assert lossy / whole.known["lasers"] == pytest.approx(ratio)
+
+
+def test_every_output_of_a_layer_has_an_amplifier_in_every_averager() -> None:
+    """Three averagers with outputs of 5 and 6, and one with outputs of 7 and 2: 42 amplifiers of 10 mW."""
+    first = AveragerLevel(averagers=3, ports=2, bits=4, layers=(4, 5, 6))
+    second = AveragerLevel(averagers=1, ports=3, bits=4, layers=(6, 7, 2))
+    assert AveragerHardware(6, (first, second)).power(ALL).known["amplifiers"] == pytest.approx(0.42)
 
 
 def test_two_levels_serve_up_to_the_square() -> None:

@@ -17,6 +17,7 @@ from lightloom.photonics.averaging.construct import build
 from lightloom.photonics.averaging.networks import FunctionArguments
 from lightloom.photonics.devices import amplifier_noise
 from lightloom.photonics.link.settings import (
+    AMPLIFIER_LIMIT,
     LARGEST_SWING,
     PARTS,
     RANGES,
@@ -444,6 +445,9 @@ def test_carriers_and_oscillators_are_those_of_the_units_that_there_are(chip: Ch
         assert raised["levels_raised_db"] == pytest.approx(3.0103) and lit["levels_raised_db"] == 0
         assert (lit["peak_place"], lit["peak_watts"]) == ("amplifiers, b", pytest.approx(0.06))
         assert lit["beyond_optical_amplifiers"] == ["amplifiers, b"]
+    # An amplifier emits its limit itself; full scale is a power of two, so that the product is that limit exactly.
+    peaks = {"amplifiers, a": AMPLIFIER_LIMIT * 2**9, "amplifiers, b": AMPLIFIER_LIMIT * 2**9 * (1 + 1e-9)}
+    assert light(chip, replace(link, full_scale=2**-9), peaks)["beyond_optical_amplifiers"] == ["amplifiers, b"]
 
 
 @pytest.mark.parametrize(("level", "raised"), [(0.5, 1.0), (1.0, 1.0), (3.0, 9.0)])

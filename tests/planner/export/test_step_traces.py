@@ -23,6 +23,7 @@ from lightloom.collectives.files.chakra_nodes import (
     Node,
     read_trace,
 )
+from lightloom.collectives.registry import find
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.machines.fabrics.load import load_fabric
@@ -36,9 +37,11 @@ from lightloom.planning.export.chakra_folder import (
 from lightloom.planning.export.chakra_operations import CollectiveUse
 from lightloom.planning.export.chakra_step import Line, StepTraces, carried, network_of, step_traces
 from lightloom.planning.parallelism.strategy_space import Strategy
-from lightloom.planning.pricing.collective_prices import LibraryPrices
+from lightloom.planning.pricing.collective_prices import LibraryPrices, SchedulePrices
+from lightloom.planning.pricing.group_prices import gradient_element_bytes
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.strategy_step import StrategyStep, simulate
+from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import cluster, mixture, space, transformer, verified_job
 
 RANKS = 8
@@ -232,6 +235,15 @@ def test_a_ring_over_a_librarys_pairs_takes_the_librarys_time(kind: Kind, nbytes
     if 1.2 * slope * nbytes < carrier.seconds:
         assert carrier.line.latency > 0
         assert messages / (16 * carrier.line.rate) == pytest.approx(slope, rel=0.5)
+
+
+def test_sums_whose_hops_a_codec_shrinks_are_not_written() -> None:
+    on = cluster(RANKS)
+    plain = SchedulePrices(find("ring"), on.fabric, "physical")
+    use = CollectiveUse("data", "all-reduce", 1e6, RANKS, 1)
+    assert carried(plain, use).schedule is not None
+    with pytest.raises(UnsupportedError, match="a codec works between the hops"):
+        carried(plain.coded(coded(8.0), gradient_element_bytes(on.training)), use)
 
 
 def test_pairs_of_an_axis_are_as_fast_as_all_its_messages_together() -> None:
