@@ -347,6 +347,7 @@ class Managed(FSDPModule):
     """A module of FSDP by its type alone."""
 
 
+@pytest.mark.usefixtures("sharding")
 def test_modules_manage_the_parameters_that_no_inner_one_does() -> None:
     """Children come before their parents, shared ones once; frozen ones not at all."""
     inner, plain, shared = nn.Linear(2, 2), nn.Linear(2, 2, bias=False), nn.Linear(1, 1, bias=False)
