@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import bandwidth_bound
-from lightloom.collectives.collective import Collective, Kind, Sizes
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind, Sizes
 from lightloom.collectives.cost import loads
 from lightloom.collectives.cost.loads import circuit_changes, distinct_ends
 from lightloom.collectives.registry import admitted, build, evaluate, find
@@ -20,6 +21,7 @@ from lightloom.collectives.verify.verifier import verify
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
+from tests.collectives.strategies import fabrics, jobs
 
 CIRCUIT = {"source": 0, "destination": 2, "route": 0, "fibre": 0, "first_wavelength": 1, "wavelength_count": 2}
 FABRIC = WdmRing(
@@ -127,6 +129,19 @@ EXCLUSIVE: st.SearchStrategy[Fabric] = st.one_of(
     ),
     st.builds(CircuitSwitch, ranks=st.integers(2, 24), degree=st.integers(1, 9), reconfiguration_time=st.just(1e-3)),
 )
+
+
+@given(jobs(fabrics(16)), st.floats(0.0, 1e9))
+def test_no_schedule_takes_less_than_its_algorithm_takes_at_least(
+    job: tuple[Algorithm, Collective, Fabric], nbytes: float
+) -> None:
+    """Whatever the fabric, circuits in place; the floor is known before anything is built."""
+    algorithm, collective, fabric = job
+    assume(collective.kind in (*FROM_ALL_GATHER, "all-to-all") and not algorithm.by_size)
+    collective = collective.resized(nbytes)
+    slope = bandwidth_bound(collective.resized(1.0), fabric)
+    seconds, a_byte = algorithm.floor(collective.kind, fabric, slope)
+    assert evaluate(algorithm, collective, fabric).cost.repeated_time >= (seconds + a_byte * nbytes) * (1 - 1e-9)
 
 
 @given(EXCLUSIVE, st.sampled_from(["all-gather", "reduce-scatter", "all-reduce", "all-to-all"]))

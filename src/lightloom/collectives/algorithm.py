@@ -70,6 +70,11 @@ class Algorithm:
     ends: Callable[[int], Iterable[tuple[Ints, Ints]]] | None = None
     """Function that yields, for a number of ranks, sources and destinations of lightpaths that every collective between
     all ranks needs, no pair of them twice: [lightpath] each; None where they are not stated."""
+    rounds: Callable[[int], int] | None = None
+    """Function that returns, for a number of ranks, how many steps follow each other at least in collectives between
+    all ranks, in an all-reduce twice as many; None where they are not stated."""
+    at_once: int = 1
+    """Most ranks from which a rank receives in one of these :attr:`rounds`, each over one route."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
     rows: Callable[[str, Fabric], int] = rows_by_pair
@@ -173,6 +178,26 @@ class Algorithm:
             if free < 0 or entering.min() < 0:
                 return True
         return False
+
+    def floor(self, kind: str, fabric: Fabric, slope: float) -> tuple[float, float]:
+        """Return seconds, and seconds a byte, that every schedule of a collective between all ranks surely takes, the
+        first set-up of circuits apart: the time of no bytes at least, and how much more for each byte of the
+        collective; (0, 0) where nothing more than the fabric's own bounds is known.
+
+        Where circuits surely change between steps it is another set-up, and the bytes at the fabric's bandwidth; on
+        packet fabrics the latencies of the stated rounds, and what each rank receives over so few links at once.
+
+        Args:
+            slope: seconds a byte that bytes alone take on the fabric at least.
+        """
+        if self.changes_circuits(fabric):
+            return fabric.setup_time, slope
+        if self.rounds is None or fabric.exclusive:
+            return 0.0, 0.0
+        passes, ranks = 2 if kind == "all-reduce" else 1, fabric.ranks
+        received = passes * (ranks - 1) / ranks
+        seconds = passes * self.rounds(ranks) * fabric.neighbour_latency()
+        return seconds, received / (self.at_once * float(fabric.link_bandwidth().max()))
 
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
         """Return a sentence that says why the rows that the algorithm is estimated to make for a kind of collective on

@@ -306,15 +306,17 @@ def test_prices_on_another_fabric_share_what_is_built_and_know_that_circuits_sta
 
 
 @pytest.mark.parametrize("exchange", [0, 1])
-@given(st.lists(st.tuples(*[st.booleans()] * 3), max_size=3))
+@given(st.lists(st.tuples(*[st.booleans()] * 4), max_size=3))
 def test_candidates_are_neither_declined_nor_failing_unless_built_for_each_size(
-    exchange: int, each: list[tuple[bool, bool, bool]]
+    exchange: int, each: list[tuple[bool, bool, bool, bool]]
 ) -> None:
+    """Nor outdone by another, where gradients go as they are."""
+    form = {"striped": False, "pipelined": False, "ends": None}
     algorithms = [
         SimpleNamespace(
-            number=number, name=f"a{number}", striped=False, declined=declined, by_size=by_size, fails=fails
+            number=number, name=f"a{number}", declined=declined, by_size=by_size, fails=fails, outdone=outdone, **form
         )
-        for number, (declined, by_size, fails) in enumerate(each)
+        for number, (declined, by_size, fails, outdone) in enumerate(each)
     ]
     prices = bare()
     prices._part = lambda ranks, stride: SimpleNamespace(parts=())
@@ -322,10 +324,15 @@ def test_candidates_are_neither_declined_nor_failing_unless_built_for_each_size(
     prices._among = lambda kind, name, part, number: algorithms
     prices._declined = lambda kind, algorithm, part, number: "declined" if algorithm.declined else None
     prices.failure = lambda kind, algorithm, part: f"fails {algorithm.number % 2}" if algorithm.fails else None
+    prices._outdone = lambda kind, algorithm, part, others: algorithm.outdone
     prices.schedules = lambda algorithm, part: algorithm.number
     prices._with_codec = lambda number, method: ("coded", number)
     found = prices._candidates("all-reduce", "ring", 4, exchange, 2)
-    kept = [number for number, (no, by_size, fails) in enumerate(each) if not no and (by_size or not fails)]
+    kept = [
+        number
+        for number, (declined, by_size, fails, outdone) in enumerate(each)
+        if not declined and (by_size or not fails) and not (outdone and exchange == 0)
+    ]
     assert found == (kept if exchange == 0 else [("coded", number) for number in kept])
     prices._line = lambda number, kind, hidden: (number, kind, hidden)
     lines = prices.lines("all-reduce", "ring", 4, exchange, 2, hidden_setup=True)
@@ -334,7 +341,7 @@ def test_candidates_are_neither_declined_nor_failing_unless_built_for_each_size(
         bounded = prices._bounded("ring", 4, exchange, 2, "all-reduce")
         assert bounded == [(number, (number, "all-reduce", False)) for number in found]
     else:
-        reasons = dict.fromkeys(f"fails {number % 2}" for number, (_, _, fails) in enumerate(each) if fails)
+        reasons = dict.fromkeys(f"fails {number % 2}" for number, (_, _, fails, _) in enumerate(each) if fails)
         with pytest.raises(UnsupportedError) as raised:
             prices._bounded("ring", 4, exchange, 2, "all-reduce")
         assert str(raised.value) == "; ".join(reasons)

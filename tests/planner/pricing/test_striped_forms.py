@@ -68,6 +68,10 @@ def test_the_other_form_is_priced_only_where_the_striped_one_fails(monkeypatch: 
         ("terarack-64", {"ranks": 32, "fabric.wavelengths": 1, "fabric.fibres": 1}, {"one-stage-striped"}),
         # With a set-up of nothing there is nothing to pay.
         ("sip-ocs-1024", {"ranks": 64, "fabric.reconfiguration_time": 0.0}, set()),
+        # On a torus rings have many steps, over one or two of six links.
+        ("tpu-v4-1024", {"ranks": 64}, {"ring", "ring-two-way", "ring-two-way-striped", "neighbour-exchange"}),
+        ("dadiannao-100g", {}, {"ring"}),
+        ("tpu-v4-1024", {"ranks": 128}, {"ring", "neighbour-exchange"}),
     ],
 )
 def test_what_is_left_out_unbuilt_is_never_the_cheapest(

@@ -212,6 +212,7 @@ RING = Algorithm(
     name="ring",
     build=partial(_around, "ring", 1),
     by_structure=True,
+    rounds=ring_steps,
     longest_lightpath=links_to_neighbours,
     kinds=(*FROM_ALL_GATHER, *ROOTED, *_PASSED_ON),
     rows=_ring_rows,
@@ -226,6 +227,8 @@ RING_TWO_WAY = replace(
     kinds=(*CLASSIC, *_PASSED_ON),
     all_to_all_ranks=128,
     halves_shares=True,
+    rounds=lambda ranks: ranks // 2,
+    at_once=2,
     summary="pass shares on around the ring, both ways",
 )
 
@@ -307,6 +310,7 @@ NEIGHBOUR_EXCHANGE = Algorithm(
     by_structure=True,
     longest_lightpath=links_to_neighbours,
     even_ranks=True,
+    rounds=neighbour_exchange_steps,
     rows=lambda kind, fabric: rows_by_pair(kind, fabric) * _swappers(fabric) // fabric.ranks,
     summary="pairs swap what they last received, two shares one after the other",
 )

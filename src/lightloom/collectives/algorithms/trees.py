@@ -195,6 +195,7 @@ BINOMIAL_TREE = Algorithm(
     build=partial(_up_and_down, "binomial-tree", binomial_levels),
     by_structure=True,
     ends=lambda ranks: [level[:2] for level in binomial_levels(ranks)],
+    rounds=lambda ranks: (ranks - 1).bit_length(),
     kinds=(*FROM_ALL_GATHER, *ROOTED, *TO_OR_FROM_ROOT),
     rows=rows_by_rank,
     summary="up a binomial tree to rank 0, and back",
@@ -205,6 +206,7 @@ WORKER_AGGREGATOR = replace(
     name="worker-aggregator",
     build=partial(_up_and_down, "worker-aggregator", star_levels),
     ends=lambda ranks: [level[:2] for level in star_levels(ranks)],
+    rounds=None,
     kinds=(*FROM_ALL_GATHER, *ROOTED),
     summary="all to rank 0, and back (parameter server)",
 )

@@ -696,6 +696,25 @@ def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> L
     return price_line(prices, kind, hidden_setup=hidden_setup)
 
 
+def keeps_below(prices: CollectivePrices, kind: Kind, floor: tuple[float, float]) -> bool:
+    """Return True if the prices of one algorithm, circuits in place, are surely nowhere above a line of seconds at no
+    bytes and seconds a byte (``floor``), for a kind of collective of up to 256 GiB; False for those of a library.
+
+    Prices that are convex in the bytes are below a line where they are so at both ends. Those of pipelines are concave:
+    from one size to the next they stay below the line through that size and the one before.
+    """
+    if isinstance(prices, LibraryPrices):
+        return False
+    sizes = _CHORD_SIZES if prices.algorithm.pipelined else LINE_SIZES
+    seconds = np.array([prices(kind, nbytes).cost.repeated_time for nbytes in sizes])
+    least = floor[0] + floor[1] * np.array(sizes)
+    if not prices.algorithm.pipelined:
+        return bool((seconds <= least).all())
+    slopes = np.diff(seconds) / np.diff(sizes)
+    ahead = seconds[1:-1] + slopes[:-1] * np.diff(sizes)[1:]
+    return bool(seconds[1] <= least[0] and (seconds <= least).all() and (ahead <= least[2:]).all())
+
+
 class CheapestPrices:
     """Prices of the cheapest of several algorithms for each collective."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.bounds.lower_bound import Bound, bandwidth_bound
-from lightloom.collectives.collective import FOLDABLE, Collective, Kind
+from lightloom.collectives.collective import FROM_ALL_GATHER, Collective, Kind
 from lightloom.collectives.cost.price import CostModel
 from lightloom.collectives.levels import levels
 from lightloom.collectives.registry import Refusal, algorithms, attempt, find
@@ -37,6 +37,7 @@ from lightloom.planning.pricing.collective_prices import (
     PriceLine,
     SchedulePrices,
     carrier,
+    keeps_below,
     line_below,
     prices_path,
     proved_line,
@@ -132,7 +133,7 @@ class GroupPrices(Pricing):
         self._usable: dict[tuple[Kind, str, str], str | None] = {}
         self._refusals: dict[tuple[Kind, str, str], str | None] = {}
         self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
-        self._changing: dict[tuple[str, str], bool] = {}
+        self._floors: dict[tuple[Kind, str, str], tuple[float, float]] = {}
         self._proved: dict[tuple[str, Kind], PriceLine] = {}
         self._bounds: dict[str, dict[tuple[Kind, float, float], Bound]] = {}
         """Lower bounds of collectives by fabric, as its prices share them."""
@@ -157,7 +158,7 @@ class GroupPrices(Pricing):
         """Return new prices on a fabric with the choices of these names, none for the default choice; all schedules and
         prices are shared with this object."""
         other = GroupPrices(fabric, self._training, self.model, [*self._exchanges.values()], choices, self._most_rows)
-        for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_changing", "_proved", "_bounds"):
+        for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_floors", "_proved", "_bounds"):
             setattr(other, name, getattr(self, name))
         return other
 
@@ -428,10 +429,10 @@ class GroupPrices(Pricing):
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         usable: dict[str, Algorithm] = {}
-        # Striped forms come first: no other form is faster, so that the others are built only where these fail. Those
-        # whose circuits may stand come before those that others may outdo.
+        # Striped forms come first: no other form is faster, so that the others are built only where these fail. Before
+        # them come pipelines, whose rows are few and which may outdo many, and around the ring what needs no ends.
         among = self._among(kind, algorithm, part, exchange)
-        for each in sorted(among, key=lambda each: (not each.striped, self._changes_circuits(each, part))):
+        for each in sorted(among, key=lambda each: (not each.pipelined, not each.striped, each.ends is not None)):
             if algorithm == AUTO and f"{each.name}{_STRIPED}" in usable:
                 continue
             declined = self._declined(kind, each, part, exchange) is not None
@@ -444,34 +445,17 @@ class GroupPrices(Pricing):
         prices = [self.schedules(each, part) for each in usable.values()]
         return prices if exchange == 0 else [self._with_codec(each, exchange) for each in prices]
 
-    def _changes_circuits(self, algorithm: Algorithm, part: Fabric) -> bool:
-        """Return whether an algorithm surely sets up circuits anew between its steps on ``part``
-        (:meth:`Algorithm.changes_circuits`), cached."""
-        key = algorithm.name, self._key(part)
-        if key not in self._changing:
-            self._changing[key] = algorithm.changes_circuits(part)
-        return self._changing[key]
-
     def _outdone(self, kind: Kind, algorithm: Algorithm, part: Fabric, others: Iterable[Algorithm]) -> bool:
         """Return True if an algorithm need not be built for a collective on ``part``, as one of the ``others``, which
-        were built, takes less time at every size up to 256 GiB.
-
-        Whoever sets up circuits anew between steps takes, beside its first set-up, at least the seconds of another one
-        and those of the bytes at the fabric's bandwidth. Prices of the others are convex in the bytes, so that they
-        keep below this line between two sizes at which they do.
-        """
-        if kind not in FOLDABLE or not self._changes_circuits(algorithm, part):
+        were built, takes no more time at any size up to 256 GiB than it takes at least (:meth:`Algorithm.floor`)."""
+        if kind not in (*FROM_ALL_GATHER, "all-to-all"):
             return False
-        lines = [self._line(self.schedules(each, part), kind, False) for each in others if not each.by_size]
-        slope = self._proved_line(kind, part).far_slope
-        least = [part.setup_time + slope * LINE_SIZES[place] for place in (0, 2, 3)]
-        return any(
-            isinstance(line, PriceLine)
-            and line.nothing <= least[0]
-            and line.far <= least[1]
-            and line.far + line.far_slope * LINE_SIZES[2] <= least[2]
-            for line in lines
-        )
+        key = kind, algorithm.name, self._key(part)
+        if key not in self._floors:
+            self._floors[key] = algorithm.floor(kind, part, self._proved_line(kind, part).far_slope)
+        floor = self._floors[key]
+        prices = (self.schedules(each, part) for each in others if not each.by_size)
+        return floor > (0.0, 0.0) and any(keeps_below(each, kind, floor) for each in prices)
 
     def _with_codec(self, prices: CollectivePrices, exchange: int) -> SchedulePrices:
         """Return the prices of the same schedules with gradients coded by the method of number ``exchange``, cached,
