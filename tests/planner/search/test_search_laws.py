@@ -225,6 +225,31 @@ def test_rows_are_simulated_in_the_order_of_their_bounds_until_none_can_win(
     assert min(refused, ranked, stays) > 5 and soon > 1
 
 
+@pytest.mark.parametrize(("placed", "refined", "simulated"), [(200, 109, 107), (60, 109, 11), (20, 40, 0)])
+def test_of_placed_rows_refined_in_vain_one_is_simulated(
+    placed: int, refined: int, simulated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where divisions are compared and no plan is placed: 12 bounds while one might win, 96 for comparison, and those
+    that the row of the least bound lacks then. Of 200 rows, 108 have a second bound by then, all above all first ones
+    and the least the last; of 60 all have one, and 48 the third."""
+    monkeypatch.setattr(searching, "verify_winner", lambda plan: None)
+    rows: Any = Rows(Random(0))
+    rows.job = SimpleNamespace(fabric=SimpleNamespace(exclusive=False, library=True))
+    rows.cluster = SimpleNamespace(name="made up", ranks=8)
+    rows.undivided = lambda row: row.number == 0
+    rows.bounds = {(0, 0): [1.0, 1.0]} | {
+        (PLACED, number): [2.0 + number / 1000, 9.0 - number / 1000, 10.0] for number in range(placed)
+    }
+    rows.plans = {
+        (kind, number): plan_of(choice_of(Row(0.0, kind, number, 1)), 11.0 if kind == PLACED else 3.0)
+        for kind, number in rows.bounds
+    }
+    search_of(rows, lambda: None, ([], []), divisions=3, compare=False).run(())
+    looks = [(what, row.number) for what, row in rows.looks if row.kind == PLACED]
+    assert sum(what == "refined" for what, _ in looks) == refined
+    assert [number for what, number in looks if what == "simulated"] == [simulated]
+
+
 def test_the_fastest_plan_is_that_of_all_rows_if_it_is_fast_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     random, outcomes = Random(5), []
     verified: list[Any] = []

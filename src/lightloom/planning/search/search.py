@@ -292,10 +292,11 @@ class _Search:
             left = [row for row in heap if row.kind == kind]
             heapify(left)
             self._simulate(left, until=self._known_best)
-            # Of many rows whose bounds were refined in vain those that were refined furthest are left.
-            left = [row for row in left if row.bounded > 1]
-            heapify(left)
-            self._simulate(left, until=lambda row: any(found.kind == row.kind for _, found in self._found))
+            # Of rows whose bounds were refined in vain, the one of the least bound is followed to its end.
+            for row in sorted(row for row in left if row.bounded > 1):
+                if any(found.kind == kind for _, found in self._found):
+                    break
+                self._simulate([row], until=lambda _: False)
         if self._request.compare:
             self._compare_divisions(runnable, divided)
         # The least bounds may all be of rows that turn out slow: one of those that nothing is cut for is simulated.
