@@ -22,10 +22,12 @@ from lightloom.papers import study
 from lightloom.papers.optinc import PAPER
 from lightloom.papers.optinc import rows as optinc
 from lightloom.papers.optinc import runs as trainings
-from lightloom.papers.optinc.rows import ACCURACY, GRAPHS, ROWS, SAVED, traced, workload
+from lightloom.papers.optinc.rows import ACCURACY, GRAPHS, ROWS, SAVED, points, traced, workload
+from lightloom.papers.optinc.runs import EPOCHS
 from lightloom.papers.optinc.study import study as regenerate
 from lightloom.papers.study import Study, paired
 from lightloom.photonics.averaging.cascade import basic, build_cascade, end_to_end, random_codes
+from lightloom.photonics.averaging.networks import TABLE_II
 from tests.studies.rows import assert_sound
 
 ID = re.compile(r"optinc\.(table[12]|figure6|figure7[ab]|headline|example)\.[a-z0-9_]+")
@@ -207,6 +209,22 @@ def test_the_interval_of_pairs_is_that_of_a_paired_t_test(pairs: int) -> None:
     found, interval = paired(runs, "other", "loss"), ttest_rel(second, first).confidence_interval()
     assert found is not None
     assert (found.mean - found.half, found.mean + found.half) == pytest.approx((interval.low, interval.high))
+
+
+def test_networks_trained_for_table_ii_are_those_of_its_rows() -> None:
+    """Of the paper's layers, tried on every input; areas differ from the constructed count by P and T alone."""
+    selections = PAPER.measured("trained")["selections"]
+    assert set(selections) <= set(ROWS) and len(selections) >= 2
+    units = set()
+    for row, network in zip(ROWS, TABLE_II, strict=True):
+        if (record := selections.get(row)) is not None:
+            recipe = record["recipe"]
+            assert (tuple(recipe["layers"]), tuple(recipe["approximated"])) == (network.layers, network.approximated)
+            assert record["exhaustive"] and record["checked_inputs"] == points() and recipe["epochs"] == EPOCHS
+            assert record["accuracy"] == pytest.approx(1 - record["wrong_outputs"] / points(), abs=1e-15)
+            assert sum(record["errors"].values()) <= record["wrong_outputs"]
+            units.add(network.area() - record["mzi_count"])
+    assert len(units) == 1
 
 
 def test_measured_runs_are_paired_and_say_what_they_are() -> None:

@@ -298,6 +298,18 @@ def _structure_of_table_ii(found: Record) -> Claim:
     return PAPER.claim("table2.structure_wrong_outputs", found["wrong_outputs"], found=found, selections=selections)
 
 
+def _trained_for_table_ii(found: Record) -> Iterator[Claim]:
+    """Yield, for each row of Table II, the accuracy in percent on all inputs of scenario 4 trained with its
+    approximated matrices, from the records by row in ``selections`` of ``found``; nothing for rows that are not
+    trained. Table I has the first row's accuracy too, so that it stands beside no printed number here."""
+    for row in ROWS:
+        if (record := found["selections"].get(row)) is not None:
+            errors = ", ".join(f"{count:,} times {int(error):+,}" for error, count in record["errors"].items())
+            values = {"ident": _identifier(row), "row": row, "record": record, "errors": errors}
+            values["paper"] = None if row == ROWS[0] else ACCURACY[row]
+            yield PAPER.claim("table2.accuracy_trained_{ident}", 100 * record["accuracy"], **values)
+
+
 def _table_ii_areas() -> list[Claim]:
     """Return the rows of Table II's area ratios in percent, units P and T counted, but for the first row, which Table I
     has; each says whether the printed one comes out with P and T, without them, with both or "in neither way", to one
@@ -582,7 +594,9 @@ def _bounds_of_savings() -> Iterator[Claim]:
     yield PAPER.claim("figure7b.bound_trend", grows, bounds=bounds)
 
 
-def claims(noise: Record, aware: Record, cascade: Record, found: Record, runs: Record) -> tuple[Claim, ...]:
+def claims(
+    noise: Record, aware: Record, cascade: Record, found: Record, trained: Record, runs: Record
+) -> tuple[Claim, ...]:
     """Return all rows of the study, in the order of its page, from the records of our measurements.
 
     Args:
@@ -591,6 +605,7 @@ def claims(noise: Record, aware: Record, cascade: Record, found: Record, runs: R
         cascade: the trained cascade.
         found: constructed networks by scenario (bits x servers, "16x4"), and under ``cascade`` the cascade of them, on
             all inputs.
+        trained: networks trained with each selection of Table II.
         runs: records of trainings by what was trained: ``language``, the model of the paper's size; ``small``, a
             smaller one; ``digits``, a CNN on MNIST; and ``images``, ResNet-50 on CIFAR-100, which the digits stand for
             where it is None.
@@ -600,7 +615,7 @@ def claims(noise: Record, aware: Record, cascade: Record, found: Record, runs: R
     basis, network = ("stand-in", "A CNN on MNIST, four processes") if images is None else ("reproduced", "ResNet-50")
     return (
         *(row for each in TABLE_I for row in (_area(each), *_constructed(each, found[scenario(each)]))),
-        *(*_table_ii_areas(), _structure_of_table_ii(found["16x4"]), *_errors()),
+        *(*_table_ii_areas(), _structure_of_table_ii(found["16x4"]), *_trained_for_table_ii(trained), *_errors()),
         *(_trained(), *_noise(noise), _aware(aware)),
         *(*_figure_6(), _synchronisation()),
         *(*_losses("llama", runs["language"]), *_losses("llama_small", runs["small"])),

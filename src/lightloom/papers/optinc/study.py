@@ -43,10 +43,10 @@ def study(work: Path | None = None) -> Study:
     """Return the OptINC study with all rows and figures.
 
     Args:
-        work: a folder whose ``constructed.json``, ``training.json``, ``language.json``, ``language-small.json`` and
-            ``images.json``, where they exist, replace those of the package; the records of noise, of training with
-            errors and of the trained cascade are the package's. Without any ``images.json`` the runs on MNIST stand for
-            ResNet-50's.
+        work: a folder whose ``constructed.json``, ``trained.json``, ``training.json``, ``language.json``,
+            ``language-small.json`` and ``images.json``, where they exist, replace those of the package; the records of
+            noise, of training with errors and of the trained cascade are the package's. Without any ``images.json`` the
+            runs on MNIST stand for ResNet-50's.
 
     Raises:
         ConfigError: one of the files cannot be read.
@@ -55,7 +55,8 @@ def study(work: Path | None = None) -> Study:
     files = {"language": "language", "small": "language-small", "digits": "training"}
     runs = {name: PAPER.measured(file, work) for name, file in files.items()}
     images = {"images": PAPER.measured("images", work, optional=True)}
-    claims = rows.claims(noisy, aware, cascade, PAPER.measured("constructed", work), runs | images)
+    networks = (PAPER.measured(file, work) for file in ("constructed", "trained"))
+    claims = rows.claims(noisy, aware, cascade, *networks, runs | images)
     figures = (
         *(traffic, partial(training, runs["language"], runs["digits"]), partial(in_pairs, **runs)),
         *(savings, breakdown, errors, partial(noise, noisy), partial(aware_training, aware)),
