@@ -55,8 +55,8 @@ def study(work: Path | None = None) -> Study:
     files = {"language": "language", "small": "language-small", "digits": "training"}
     runs = {name: PAPER.measured(file, work) for name, file in files.items()}
     images = {"images": PAPER.measured("images", work, optional=True)}
-    networks = (PAPER.measured(file, work) for file in ("constructed", "trained"))
-    claims = rows.claims(noisy, aware, cascade, *networks, runs | images)
+    constructed, trained = (PAPER.measured(file, work) for file in ("constructed", "trained"))
+    claims = rows.claims(noisy, aware, cascade, constructed, trained, runs | images)
     figures = (
         *(traffic, partial(training, runs["language"], runs["digits"]), partial(in_pairs, **runs)),
         *(savings, breakdown, errors, partial(noise, noisy), partial(aware_training, aware)),
