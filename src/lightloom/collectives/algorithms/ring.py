@@ -269,7 +269,7 @@ def neighbour_exchange_pairs(collective: Collective, fabric: Fabric, *, striped:
             second = np.arange(len(route)) % 2 if step else np.zeros_like(route)
             stages.append(build.Stage(swaps.source, swaps.destination, route, swaps.chunk, second, 2))
         schedule = build.staged("neighbour-exchange-pairs", gather, fabric, stages, chunks=n, striped=False)
-        return schedule.with_columns({}, folding=_repeated_swaps(fabric))
+        return build.repeating(schedule, _swappers(fabric))
 
     return build.from_all_gather(collective, fabric, all_gather)
 

@@ -417,6 +417,7 @@ class GroupPrices(Pricing):
             self._lines[key] = line_below(prices, kind, hidden_setup=hidden_setup)
         return self._lines[key]
 
+    @cached_method()
     def _candidates(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int
     ) -> Sequence[CollectivePrices]:
@@ -424,13 +425,14 @@ class GroupPrices(Pricing):
         decline the collective nor fail to build it in a group of ``ranks`` that lie ``stride`` apart, coded by method
         ``exchange`` unless that is 0 or the kind carries no gradients; empty where there are none. Algorithms that
         build by size and the library are not built for it. For "auto", an algorithm whose striped form is usable is
-        left out, and one that another one is faster than at any size (:meth:`_outdone`). The fabric must have the
-        group."""
+        left out, and so is one that another one outdoes at every size (:meth:`_outdone`). Cached; the fabric must have
+        the group."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         usable: dict[str, Algorithm] = {}
-        # Striped forms come first: no other form is faster, so that the others are built only where these fail. Before
-        # them come pipelines, whose rows are few and which may outdo many, and around the ring what needs no ends.
+        # Pipelines come first, whose rows are few and which may outdo many. Then come striped forms: no other form is
+        # faster, so that the others are built only where these fail. Of each, rings, whose circuits may stand, come
+        # before the algorithms that state the ends of their lightpaths, which rings may outdo.
         among = self._among(kind, algorithm, part, exchange)
         for each in sorted(among, key=lambda each: (not each.pipelined, not each.striped, each.ends is not None)):
             if algorithm == AUTO and f"{each.name}{_STRIPED}" in usable:
