@@ -218,6 +218,11 @@ class SearchRequest:
         return tuple(exchange.on(accelerator) for exchange in self.exchanges)
 
     @property
+    def brief(self) -> bool:
+        """True in a search for the best plan of each of several divisions, which compares no algorithms."""
+        return bool(self.divisions) and not self.compare
+
+    @property
     def most_micro_batches(self) -> int:
         """Largest number of micro-batches of a step that is tried: 256, or the pinned number where that is larger."""
         return max(self.pins.micro_batches or MOST_MICRO_BATCHES, MOST_MICRO_BATCHES)

@@ -401,11 +401,6 @@ class _Search:
 
             self._simulate(group, until=enough)
 
-    @property
-    def _brief(self) -> bool:
-        """True in a search for the best plan of each of several divisions, which compares no algorithms."""
-        return bool(self._request.divisions) and not self._request.compare
-
     def _settled(self, row: Row) -> bool:
         """Return True where no row with this one's bound or a larger one can be the fastest, since its bound is not
         below the best time of the search; False where the request does not prune.
@@ -414,7 +409,7 @@ class _Search:
         once 12 bounds of placed plans were refined: True where a plan of another kind that fits was found, since a
         placed plan does not win against that, else False.
         """
-        if self._brief and self._best < inf and KINDS[row.kind] == "placed" and self._refined >= _REFINED:
+        if self._request.brief and self._best < inf and KINDS[row.kind] == "placed" and self._refined >= _REFINED:
             return any(found.kind != row.kind and plan.fits is not False for plan, found in self._found)
         return self._request.prune and row.per_sample >= self._best
 
@@ -425,8 +420,8 @@ class _Search:
         any was simulated it is False, but in a search for divisions without comparison True after 96 such bounds."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         if not times:
-            return self._brief and self._refined >= _REFINED_IN_VAIN
-        most = _OF_A_DIVISION if self._brief else COMPARED
+            return self._request.brief and self._refined >= _REFINED_IN_VAIN
+        most = _OF_A_DIVISION if self._request.brief else COMPARED
         return len(times) >= most or self._refined >= _REFINED or row.per_sample >= min(times)
 
     def _simulate(self, heap: list[Row], until: Callable[[Row], bool]) -> None:
