@@ -278,7 +278,7 @@ class _Search:
         for part in (runnable, heap):
             heapify(part)
             self._simulate(part, until=self._settled)
-            if part is runnable and self._request.divisions and not self._request.compare:
+            if part is runnable and self._request.brief:
                 compared = self._synthesized(batches)
         # What is left in the heaps cannot win.
         heap += runnable
