@@ -139,6 +139,40 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
     On the fabric of a group of ranks, they include the hops of the sibling groups, which run the same schedule beside
     it: row r of group g then has number r · groups + g.
     """
+    transfer, first_hop, link, busy, delay = _transfer_hops(schedule, fabric)
+    count = np.diff(first_hop)[transfer]
+    row, passed = grouped(count)
+    hop = first_hop[transfer][row] + passed
+    first, last = passed == 0, passed == count[row] - 1
+    link = link[hop]
+    if (schedule.step[1:] >= schedule.step[:-1]).all():
+        order = sorted_by(link)
+    else:
+        groups = len(transfer) // len(schedule)
+        place = np.empty(len(transfer), np.int64)
+        place[np.argsort(np.repeat(schedule.step, groups), kind="stable")] = np.arange(len(transfer))
+        order = sorted_by(place[row], link)
+    return Hops(row, link, busy[hop], delay[hop], first, last, order)
+
+
+def busiest_link(schedule: Schedule, fabric: Fabric) -> float:
+    """Return the seconds for which the rows of a schedule hold one packet link together, of the link that they hold
+    longest: what the schedule takes at least, whatever the order of its rows and their pieces. On the fabric of a group
+    of ranks its sibling groups run the same schedule beside it."""
+    listed = schedule.unfolded(1) if len(fabric.siblings()[1]) > 1 else schedule
+    transfer, first_hop, link, busy, _ = _transfer_hops(listed, fabric)
+    rows = np.bincount(transfer, minlength=len(first_hop) - 1)
+    return float(np.bincount(link, weights=busy * np.repeat(rows, np.diff(first_hop))).max(initial=0.0))
+
+
+def _transfer_hops(schedule: Schedule, fabric: Fabric) -> tuple[Ints, Ints, Ints, Floats, Floats]:
+    """Return the transfers of a schedule on packet links, as many at once as it has rows of equal ends and bytes, and
+    their hops one after the other (:func:`_paths`); siblings of the fabric's group of ranks included.
+
+    Returns:
+        The transfer of each row, those of all sibling groups one after the other, [row · groups]; the first hop of each
+        transfer, [transfer + 1]; and link, seconds held and seconds until the next of each hop, [hop].
+    """
     whole, members = fabric.siblings()
     groups = len(members)
     source, destination, route = schedule.ends(slice(None))
@@ -152,19 +186,7 @@ def hops_of(schedule: Schedule, fabric: Fabric) -> Hops:
         route = whole.route(source, destination)
         transfer = (transfer[:, None] * groups + np.arange(groups)).ravel()
     on = whole if groups > 1 else fabric
-    first_hop, link, busy, delay = _paths(on, source, destination, route, schedule.folding, nbytes)
-    count = np.diff(first_hop)[transfer]
-    row, passed = grouped(count)
-    hop = first_hop[transfer][row] + passed
-    first, last = passed == 0, passed == count[row] - 1
-    link = link[hop]
-    if (schedule.step[1:] >= schedule.step[:-1]).all():
-        order = sorted_by(link)
-    else:
-        place = np.empty(len(transfer), np.int64)
-        place[np.argsort(np.repeat(schedule.step, groups), kind="stable")] = np.arange(len(transfer))
-        order = sorted_by(place[row], link)
-    return Hops(row, link, busy[hop], delay[hop], first, last, order)
+    return transfer, *_paths(on, source, destination, route, schedule.folding, nbytes)
 
 
 def _paths(

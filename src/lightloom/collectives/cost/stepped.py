@@ -18,7 +18,7 @@ A codec adds its seconds to each step, or, in line with the links, makes the ste
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from operator import itemgetter
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -190,35 +190,49 @@ def cost(schedule: Schedule, fabric: Fabric, model: CostModel = "physical", code
     return loads_cost(step_loads(schedule, fabric, model), fabric, codec)
 
 
+class Timed(NamedTuple):
+    """A schedule whose seconds are known."""
+
+    schedule: Schedule
+    seconds: float
+    """From dark fibres, in the physical model."""
+
+
 class Unbuilt(NamedTuple):
     """A schedule that is only built where no other one is faster than it can be."""
 
     seconds: float
     """Seconds from dark fibres that it takes at least."""
-    build: Callable[[], Schedule]
+    build: Callable[[], Schedule | Timed]
 
 
-def fastest(schedules: Iterable[Schedule | Unbuilt], fabric: Fabric, enough: float = 0.0) -> tuple[Schedule, float]:
+def fastest(
+    schedules: Iterable[Schedule | Timed | Unbuilt], fabric: Fabric, enough: float = 0.0, most_rows: float = inf
+) -> Timed:
     """Return the fastest of some schedules in the physical model, the first of equal ones, and its seconds from dark
     fibres.
 
-    No more schedules are taken once one takes at most ``enough`` seconds, and one that is not built yet is not built
-    where it takes at least longer than one before.
+    No more schedules are taken once one takes at most ``enough`` seconds, or the queued ones that were built have more
+    than ``most_rows`` stored rows together. One that is not built yet is not built where it takes at least longer than
+    one before.
 
     Raises:
         UnsupportedError: no schedules are given, or :func:`cost` refuses one.
     """
-    best: list[tuple[Schedule, float]] = []
+    best: Timed | None = None
+    rows = 0
     for offered in schedules:
-        if isinstance(offered, Unbuilt) and best and offered.seconds > best[0][1]:
+        if isinstance(offered, Unbuilt) and best is not None and offered.seconds > best.seconds:
             continue
-        schedule = offered.build() if isinstance(offered, Unbuilt) else offered
-        best = [min([*best, (schedule, cost(schedule, fabric).time)], key=itemgetter(1))]
-        if best[0][1] <= enough:
+        built = offered.build() if isinstance(offered, Unbuilt) else offered
+        timed = built if isinstance(built, Timed) else Timed(built, cost(built, fabric).time)
+        best = timed if best is None or timed.seconds < best.seconds else best
+        rows += len(timed.schedule) if timed.schedule.queued else 0
+        if best.seconds <= enough or rows > most_rows:
             break
-    if not best:
+    if best is None:
         raise UnsupportedError(f"no schedule found on this {fabric.kind_name}")
-    return best[0]
+    return best
 
 
 def loads_cost(loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None) -> Cost:

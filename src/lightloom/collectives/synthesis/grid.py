@@ -26,9 +26,9 @@ from lightloom.collectives.algorithms.doubling import recursive_doubling
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.loads import digest, fabric_key
-from lightloom.collectives.cost.price import queued_line
+from lightloom.collectives.cost.price import busiest_link, queued_line
 from lightloom.collectives.cost.stepped import cost
-from lightloom.collectives.schedule.build import Rows, assemble, distinct_transfers, from_all_gather, without_barriers
+from lightloom.collectives.schedule.build import Rows, assemble, from_all_gather, without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule, run_begins
 from lightloom.collectives.synthesis import grid_kernels as kernels
 from lightloom.collectives.synthesis.engine.cache import effort
@@ -386,11 +386,10 @@ def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
     enough = lower_bound(collective, fabric).time * _NEAR
     best, least, played = None, float("inf"), 0
     for steps, pieces in _steps_and_pieces(collective, fabric):
-        busiest = _busiest_link(steps, fabric)
-        if busiest >= least:
+        if busiest_link(steps, fabric) >= least:
             continue
         if pieces:
-            schedule, seconds = _played(steps, fabric, pieces, least, single=busiest > 0)
+            schedule, seconds = _played(steps, fabric, pieces, least)
             played += len(steps) * pieces
         else:
             schedule, seconds = steps, cost(steps, fabric).time
@@ -402,9 +401,7 @@ def flowing(collective: Collective, fabric: Fabric) -> tuple[Schedule, float]:
     return best, least
 
 
-def _played(
-    steps: Schedule, fabric: Fabric, pieces: int, least: float, *, single: bool
-) -> tuple[Schedule | None, float]:
+def _played(steps: Schedule, fabric: Fabric, pieces: int, least: float) -> tuple[Schedule | None, float]:
     """Return steps without barriers, not yet verified, and their seconds; None and a floor of these seconds where the
     floor is not below ``least``.
 
@@ -414,9 +411,10 @@ def _played(
         steps: in order.
         pieces: into which every chunk is cut.
         least: seconds of the fastest schedule so far.
-        single: True where every row crosses one link, without which there is no floor.
     """
     nbytes, key = steps.collective.nbytes, b""
+    # There is no floor where a row crosses several links.
+    single = fabric.hops(*steps.ends(slice(None))).max(initial=1) == 1
     if single:
         columns = (steps.step, steps.source, steps.destination, steps.route, steps.chunk)
         key = digest((fabric_key(fabric), steps.collective.kind, steps.chunks, pieces), columns)
@@ -432,16 +430,6 @@ def _played(
         if len(_lines) > _KEPT:
             _lines.popitem(last=False)
     return schedule, price.time
-
-
-def _busiest_link(schedule: Schedule, fabric: Fabric) -> float:
-    """Return the seconds, at the size of the schedule's own collective, for which the busiest link is busy in all steps
-    together, where every row crosses one link; 0 where some cross more."""
-    *ends, transfer = distinct_transfers(fabric, schedule.source, schedule.destination, schedule.route)
-    path = fabric.path(*ends)
-    if ((path >= 0).sum(axis=1) > 1).any():
-        return 0.0
-    return float((np.bincount(transfer) * schedule.chunk_nbytes / fabric.link_bandwidth()[path.max(axis=1)]).max())
 
 
 def _steps_and_pieces(collective: Collective, fabric: Fabric) -> Iterator[tuple[Schedule, int]]:

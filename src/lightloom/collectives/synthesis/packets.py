@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 
@@ -25,8 +26,8 @@ from lightloom.collectives.algorithms.trees import BINOMIAL_TREE, DOUBLE_TREE
 from lightloom.collectives.bounds.lower_bound import lower_bound
 from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, Collective
 from lightloom.collectives.cost.loads import at_size, step_loads
-from lightloom.collectives.cost.price import Hops, cells_of, hops_of
-from lightloom.collectives.cost.stepped import cost, fastest
+from lightloom.collectives.cost.price import Hops, busiest_link, cells_of, hops_of
+from lightloom.collectives.cost.stepped import Timed, Unbuilt, cost, fastest
 from lightloom.collectives.schedule.build import Rows, assemble, distinct_transfers, joined, without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis import packet_kernels as kernels
@@ -194,7 +195,7 @@ _MOST_PACKED, _MOST_PACKED_ROOTED = 1 << 19, 1 << 22
 _NEAR, _NEAR_AMONG_MANY = 1.001, 1.01
 """Times the lower bound at which nothing further is tried; the second among many ranks that switches join, whose rows
 take seconds to put in order."""
-_MANY_ROWS = 1 << 15
+_MANY_ROWS = 1 << 13
 """Rows from which more pieces are tried only as long as they gain."""
 
 
@@ -211,24 +212,11 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
     """
     switched = fabric.ranks > _MANY and not neighbours_join(fabric)
     enough = lower_bound(collective, fabric).time * (_NEAR_AMONG_MANY if switched else _NEAR)
-    best, least = fastest(_within_effort(collective, fabric), fabric, enough)
+    candidates = chain(_in_steps(collective, fabric), _without_steps(collective, fabric))
+    best, least = fastest(candidates, fabric, enough, effort(fabric.ranks))
     if least > enough and collective.kind in FROM_ALL_GATHER and neighbours_join(fabric):
         best, least = min((best, least), flowing(collective, fabric), key=itemgetter(1))
     return replace(best, algorithm="synthesized")
-
-
-def _within_effort(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
-    """Yield schedules in steps, then those without barriers between steps, none of them verified yet, until the queued
-    ones have more stored rows together than :func:`effort` of so many ranks.
-
-    The schedule that goes beyond it is still yielded.
-    """
-    played = 0
-    for schedule in chain(_in_steps(collective, fabric), _without_steps(collective, fabric)):
-        yield schedule
-        played += len(schedule) if schedule.queued else 0
-        if played > effort(fabric.ranks):
-            break
 
 
 def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
@@ -264,7 +252,7 @@ def rows_of(algorithm: Algorithm, collective: Collective, fabric: Fabric, most: 
     return None if steps is None or steps.unfolded_rows > most else steps.unfolded(fabric.fibre_channels)
 
 
-def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule | Timed | Unbuilt]:
     """Yield schedules without barriers, not yet verified: steps in pieces, straight all-to-alls, and packed trees.
 
     The steps are those of the algorithm that :func:`_suited` names, in 1, 2, 4, ..., 32 pieces as long as these make
@@ -292,18 +280,23 @@ def _suited(fabric: Fabric) -> Algorithm:
     return HIERARCHICAL if len(fabric.axes) > 1 else RING_TWO_WAY.bundled()
 
 
-def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Schedule]:
+def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Unbuilt]:
     """Yield the steps without barriers, not yet verified, with every chunk in as many pieces as ``numbers`` says in
-    turn. The last is the first of at least 32,768 rows that is not 3 % faster than the one before of so many."""
-    before = float("inf")
-    for pieces in numbers:
+    turn, each to be built where the busiest link leaves it faster than what was found before: from 8,192 rows on 3 %
+    faster. The last is the first that is not faster than the one before: from so many rows on not 3 % faster."""
+    least = busiest_link(steps, fabric)
+    built: list[Timed] = []
+
+    def build(pieces: int) -> Timed:
         schedule = listed(without_barriers(steps, fabric, pieces, 1), fabric)
-        yield schedule
-        if len(schedule) >= _MANY_ROWS:
-            seconds = cost(schedule, fabric).time
-            if seconds > _GAIN * before:
-                return
-            before = seconds
+        built.append(Timed(schedule, cost(schedule, fabric).time))
+        return built[-1]
+
+    for pieces in numbers:
+        gain = _GAIN if len(steps) * pieces >= _MANY_ROWS else 1.0
+        yield Unbuilt(least / gain, partial(build, pieces))
+        if len(built) > 1 and built[-1].seconds > gain * built[-2].seconds:
+            return
 
 
 def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
@@ -335,7 +328,7 @@ def _holds(schedule: Schedule, fabric: Fabric) -> bool:
     return True
 
 
-def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+def _packed(collective: Collective, fabric: Fabric) -> Iterator[Timed]:
     """Yield schedules over packed trees, not yet verified: 1, 2, 4 and 8 trees a share, or 16, 32, ..., 4,096 trees for
     all data of a broadcast or a reduce, each number with both weights of a later arrival, 1 and 0.1.
 
@@ -354,8 +347,9 @@ def _packed(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
         least = float("inf")
         for hurry in _HURRIES:
             schedule = packed(collective, fabric, trees, hurry)
-            yield schedule
-            least = min(least, cost(schedule, fabric).time) if rooted else 0.0
+            timed = Timed(schedule, cost(schedule, fabric).time)
+            yield timed
+            least = min(least, timed.seconds) if rooted else 0.0
         if least > _GAIN * before:
             return
         before = least
