@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lightloom.collectives.schedule.columns import Folding
-from lightloom.collectives.verify import verifier
+from lightloom.collectives.verify import checks, verifier
 from lightloom.core.arrays import Floats, Ints
 from lightloom.core.errors import VerificationError
 
@@ -100,7 +100,7 @@ def verdict(ways: Ways, at_once: int) -> str:
 
 @pytest.mark.parametrize("at_once", [1, 3, COPIES])
 def test_links_turn_into_links_of_their_own(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(verifier, "_COPIES_AT_ONCE", 3 * at_once)
+    monkeypatch.setattr(checks, "COPIES_AT_ONCE", 3 * at_once)
     rng, seen = np.random.default_rng(at_once), set()
     schedule: Any = Turned()
     for _ in range(400):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -316,6 +316,8 @@ _NAMED = 8
 _ROUNDING = 1e-9
 _NEAR = 1.002
 """Times the bound at which nothing else is tried."""
+_WORTH_ROWS = 1.02
+"""Times the bound at which no graph is tried in which nothing repeats, which has the most rows by far."""
 
 
 def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
@@ -328,7 +330,7 @@ def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
     """
     # A size of nothing has the circuits of a byte, so that what follows is sent later.
     nbytes, collective = collective.nbytes, replace(collective, nbytes=max(collective.nbytes, float(fabric.ranks)))
-    enough = fabric.setup_time + _NEAR * (degree_seconds(collective, fabric) - fabric.setup_time)
+    enough = _near(_NEAR, collective, fabric)
     best, _ = fastest(_switch_candidates(collective, fabric), fabric, enough)
     return best.resized(nbytes)
 
@@ -337,7 +339,8 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
     """Yield schedules of an all-gather, reduce-scatter or all-reduce over circulants, a lift and a Kautz graph, or
     those of :func:`_exchange_candidates` for an all-to-all, not yet verified.
 
-    Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2; left out
+    Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2, to be built
+    where nothing takes at most 2 % more than the bound; left out
     are more than 65,536 transfers in a period of the lift and more than 8,388,608 rows over the graph. The lift has the
     largest period up to 8 that divides the ranks. Where each rank has one circuit there are circulants only.
     """
@@ -370,7 +373,14 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
     for pieces in _PIECES[:2]:
         if ranks**2 * pieces <= _MOST_ROWS:
             note = _circuits_note(f"{degree} circuits a rank form a generalised Kautz graph", "share", pieces)
-            yield gather_over(collective, fabric, circuits, pieces, note=note)
+            build = partial(gather_over, collective, fabric, circuits, pieces, note=note)
+            yield Unbuilt(_near(_WORTH_ROWS, collective, fabric), build)
+
+
+def _near(times: float, collective: Collective, fabric: Fabric) -> float:
+    """Return seconds from dark circuits that exceed the bound for this number of circuits a rank ``times``, the set-up
+    in neither."""
+    return fabric.setup_time + times * (degree_seconds(collective, fabric) - fabric.setup_time)
 
 
 def _period(ranks: int, longest: int) -> int:

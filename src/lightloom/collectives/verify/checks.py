@@ -171,6 +171,10 @@ def lightpaths(schedule: Schedule, fabric: Fabric) -> None:
             )
 
 
+COPIES_AT_ONCE: Effort = 1 << 16
+"""Transfers of all copies whose links are looked up at once."""
+
+
 def light(schedule: Schedule, fabric: Fabric) -> None:
     """Prove that light gets to every destination of every lightpath, in all copies.
 
@@ -182,11 +186,27 @@ def light(schedule: Schedule, fabric: Fabric) -> None:
     if fabric.reach is None and fabric.blocked() is None and fabric.blocked_ends() is None:
         return
     rows = reached(schedule)
-    source, destination, route = schedule.ends(rows)
-    count = schedule.wavelength_count[rows].astype(np.int64)
-    for copy, first in enumerate(copies(schedule, fabric, rows)):
-        begin, end = (moved(schedule, rank, copy) for rank in (source, destination))
-        _check_light(fabric, begin, end, route, first, count, lambda at: row_name(schedule, rows[at]))
+    route, count = schedule.ends(rows)[2], schedule.wavelength_count[rows].astype(np.int64)
+    for _, place, begin, end, first in copied(schedule, fabric, rows):
+
+        def name(at: int, place: Ints = place) -> str:
+            """Return the name of the row of transfer ``at`` of this block."""
+            return row_name(schedule, rows[place[at]])
+
+        _check_light(fabric, begin, end, route[place], first, count[place], name)
+
+
+def copied(schedule: Schedule, fabric: Fabric, rows: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints]]:
+    """Yield these rows in all copies, those of a copy one after the other, in blocks of about 65,536: the number of
+    their copy, their index in ``rows``, source, destination and first channel, [transfer] each."""
+    source, destination, _ = schedule.ends(rows)
+    channel, at_once = copies(schedule, fabric, rows), max(1, COPIES_AT_ONCE // max(len(rows), 1))
+    for begin in range(0, len(channel), at_once):
+        copy = np.arange(begin, min(begin + at_once, len(channel)))
+        ends = (moved(schedule, rank, copy[:, None]) for rank in (source, destination))
+        block = np.broadcast_arrays(copy[:, None], np.arange(len(rows)), *ends, channel[copy])
+        number, place, begins, arrives, first = (column.ravel() for column in block)
+        yield number, place, begins, arrives, first
 
 
 def copies(schedule: Schedule, fabric: Fabric, rows: Ints) -> Ints:

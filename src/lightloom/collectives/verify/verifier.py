@@ -248,8 +248,6 @@ def _replay(schedule: Schedule, fabric: Fabric, order: _Order) -> None:
 # o + r · period, and to rank t + r · period in an all-to-all, is that of rank u on chunks of rank o to rank t: so it is
 # at the start, and equal rows keep it so.
 
-_COPIES_AT_ONCE: Effort = 1 << 16
-"""Transfers of all copies whose links are looked up at once."""
 _EXPECTED = "expected a fabric that is the same"
 _UNORDERED = np.zeros((0, 0), np.uint8)
 """No order among steps, of which a queued schedule has none."""
@@ -294,7 +292,7 @@ def _check_queued_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -
     ``farthest`` has one row number for each lightpath, that to its farthest destination.
     """
     source, destination, route = schedule.ends(farthest)
-    count, paths = schedule.wavelength_count[farthest].astype(np.int64), np.arange(len(farthest))
+    count = schedule.wavelength_count[farthest].astype(np.int64)
     channel = checks.copies(schedule, fabric, farthest)
     if channel.size and (channel.min() < 0 or (channel + count).max() > fabric.channels):
         copy, at = np.argwhere((channel < 0) | (channel + count > fabric.channels))[0]
@@ -304,16 +302,16 @@ def _check_queued_channels(schedule: Schedule, fabric: Fabric, farthest: Ints) -
         )
     holder, held = np.full((2, fabric.links * fabric.channels), -1, np.int32)
     order = CellOrder.of(fabric.links, fabric.channels, fabric.footprint(source, destination, route), count)
-    for copy, first in enumerate(channel):
-        begin, end = (checks.moved(schedule, rank, copy) for rank in (source, destination))
-        transfers = checks.occupying(paths + copy * len(paths), np.zeros_like(paths), end, first, count)
-        runs = fabric.footprint(begin, end, route)
-        at, link, clash, _ = kernels.occupy(paths, transfers, runs, order, holder, held, _UNORDERED)
+    for copy, place, begin, end, first in checks.copied(schedule, fabric, farthest):
+        lightpath, none = place + copy * len(farthest), np.zeros_like(place)
+        transfers = checks.occupying(lightpath, none, end, first, count[place])
+        runs = fabric.footprint(begin, end, route[place])
+        at, link, clash, _ = kernels.occupy(np.arange(len(place)), transfers, runs, order, holder, held, _UNORDERED)
         if at >= 0:
-            row = farthest[at]
+            row = farthest[place[at]]
             raise VerificationError(
-                f"rank {schedule.source[row]}→{schedule.destination[row]} (row {row}, copy {copy}): lightpaths share "
-                f"{checks.channel_name(fabric, clash, link)}"
+                f"rank {schedule.source[row]}→{schedule.destination[row]} (row {row}, copy {copy[at]}): lightpaths "
+                f"share {checks.channel_name(fabric, clash, link)}"
             )
 
 
@@ -336,7 +334,8 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
     ends = schedule.ends(rows)
     own = fabric.path(*ends)
     used, number = np.unique(own[own >= 0], return_inverse=True)
-    turned, at_once = np.empty((folding.copies, len(used)), np.int64), max(_COPIES_AT_ONCE, len(rows)) // len(rows)
+    turned = np.empty((folding.copies, len(used)), np.int64)
+    at_once = max(checks.COPIES_AT_ONCE, len(rows)) // len(rows)
     for begin in range(0, folding.copies, at_once):
         copy = np.arange(begin, min(begin + at_once, folding.copies))
         taken = _links_of_copies(fabric, ends, own, copy, folding)

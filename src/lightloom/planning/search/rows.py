@@ -574,6 +574,16 @@ class ClusterRows:
         """Return True where a row is a placed plan with one device a group (k = 1), whose operators are not cut."""
         return row.kind == _PLACED and int(self._placed.k[row.number]) == 1
 
+    def of_one_quantum(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows without placed plans whose operators are cut to another quantum than the middle one of those
+        asked for, whose bounds are much the same; plans in which nothing is cut stay."""
+        quantum = sorted(self.request.quanta)[len(self.request.quanta) // 2]
+        return [
+            row
+            for row in rows
+            if row.kind != _PLACED or self.undivided(row) or float(self._placed.quantum[row.number]) == quantum
+        ]
+
     def simulated(self, row: Row) -> Plan | None:
         """Return the plan of a row with its simulated step; None, which is counted as refused, where a strategy's
         algorithms fail at the sizes of its collectives. The row's bound becomes the plan's.

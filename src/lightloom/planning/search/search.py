@@ -49,7 +49,7 @@ COMPARED = 32
 """Rows of a kind that cannot win that are simulated at most, for comparison."""
 _REFINED: Effort = 12
 """Bounds of such rows that are refined at most, once one row is simulated."""
-_REFINED_IN_VAIN: Effort = 96
+_REFINED_IN_VAIN: Effort = 32
 """Bounds of such rows that are refined at most before one of the refined rows is simulated."""
 _OF_A_DIVISION: Effort = 3
 """Rows of a division other than the winner's that are simulated at most."""
@@ -290,6 +290,8 @@ class _Search:
         for kind in sorted(compared_kinds - {row.kind for _, row in self._found}):
             self._refined = 0
             left = [row for row in heap if row.kind == kind]
+            if self._request.brief:
+                left = self._rows.of_one_quantum(left)
             heapify(left)
             self._simulate(left, until=self._known_best)
             # Of rows whose bounds were refined in vain, the one of the least bound is followed to its end.
@@ -417,7 +419,7 @@ class _Search:
         """Return True where the row's kind, which cannot win, has been compared enough: at least one of its rows was
         simulated, and this row's bound is not below the best of them, or 32 of them were simulated (three in a search
         for divisions without comparison), or 12 bounds of placed rows were refined since this kind's turn began. Before
-        any was simulated it is False, but in a search for divisions without comparison True after 96 such bounds."""
+        any was simulated it is False, but in a search for divisions without comparison True after 32 such bounds."""
         times = [plan.sample_time for plan, found in self._found if found.kind == row.kind]
         if not times:
             return self._request.brief and self._refined >= _REFINED_IN_VAIN
