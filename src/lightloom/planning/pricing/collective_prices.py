@@ -732,6 +732,14 @@ class CheapestPrices:
         """
         return _cheapest(self._candidates(kind), kind, nbytes)
 
+    def carrier(self, kind: Kind, nbytes: float) -> CollectivePrices:
+        """Return the prices of the schedule that carries a collective of ``nbytes`` bytes in the least time, that one
+        schedule for all sizes, as where the algorithm of :meth:`choice` builds by size."""
+        prices = self.choice(kind, nbytes)
+        if isinstance(prices, SchedulePrices) and prices.algorithm.by_size:
+            return prices.at(prices.built_for(kind, nbytes))
+        return prices
+
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
         """Return the price of a collective of ``nbytes`` bytes by the algorithm that :meth:`choice` picks."""
         return self.choice(kind, nbytes)(kind, nbytes)

@@ -784,9 +784,9 @@ class _ScaledPrices(Pricing):
 
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
         """Return the function that prices collectives in a group of ``ranks`` that lie ``stride`` apart: at the prices
-        on all channels, where the time that bytes add to a collective of no bytes is multiplied by the number of all
-        channels over those of the share; what a cost splits its time into stays as on all channels. ``algorithm`` is a
-        name or "auto", ``exchange`` the number of a method, 0 for none.
+        on all channels, where the time that bytes add to the same schedule without bytes is multiplied by the number of
+        all channels over those of the share; what a cost splits its time into stays as on all channels. ``algorithm``
+        is a name or "auto", ``exchange`` the number of a method, 0 for none.
 
         The function raises UnsupportedError where the share refuses the collective.
         """
@@ -797,7 +797,8 @@ class _ScaledPrices(Pricing):
             """Return the estimated price of a collective on the part; UnsupportedError where the part refuses it."""
             if (refusal := self.refusal(kind, algorithm, ranks, exchange, stride)) is not None:
                 raise UnsupportedError(refusal)
-            price, nothing = whole(kind, nbytes), whole(kind, 0.0)
+            own = whole.carrier(kind, nbytes) if isinstance(whole, CheapestPrices) else whole
+            price, nothing = own(kind, nbytes), own(kind, 0.0)
             more = longer * (price.cost.repeated_time - nothing.cost.repeated_time)
             return Priced(cost=replace(price.cost, time=price.cost.time + more), algorithm=price.algorithm)
 
