@@ -110,7 +110,7 @@ def test_placed_rows_without_circuits_or_with_codecs_between_hops_are_refused_an
 def test_second_bounds_are_taken_once_of_rows_of_one_kind_and_are_those_of_each_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those with the least first bounds together, twice as many every time; rows without a bound are refused."""
+    """Together with the least of the others, as many as asked for; rows without a bound are refused."""
     made = made_on(strategies=SPLIT)
     first = sorted(made.first((16,)))
     space = made._strategies
@@ -132,14 +132,14 @@ def test_second_bounds_are_taken_once_of_rows_of_one_kind_and_are_those_of_each_
     for place, (row, choice) in enumerate(zip(first, choices, strict=True)):
         alone = second[choice] / choice.global_batch
         wanted = row._replace(per_sample=max(row.per_sample, alone), bounded=2) if place % 3 < 2 else None
-        assert made.refined(row) == wanted
+        assert made.refined(row, first[:place:-1], 5) == wanted
         assert wanted is None or (wanted.last and not row.last)
     assert made.counts.refused - refused == len(first[2::3])
     assert len({kind for some in taken for kind in kinds_of(some).tolist()}) == 3 and len(taken) > 3
     of_kind = [[choice for row, choice in zip(first, choices, strict=True) if row.kind == kind] for kind in range(3)]
-    for number, some in enumerate(taken):
+    for some in taken:
         left = of_kind[int(kinds_of(some)[0])]
-        together, left[:] = left[: rows._AT_ONCE << number], left[rows._AT_ONCE << number :]
+        together, left[:] = left[:5], left[5:]
         assert [some[row] for row in range(len(some))] == together
     assert not any(of_kind)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from heapq import nsmallest
 from typing import NamedTuple
 
 import numpy as np
@@ -428,8 +429,6 @@ _PLACED = KINDS.index("placed")
 _PLACED_BOUNDS, _STRATEGY_BOUNDS = 3, 2
 """Bounds of a placed row: of the row alone, with its placement, with its circuits. Bounds of other rows: by what no
 schedule beats, and by lines below the prices of schedules."""
-_AT_ONCE: Effort = 8
-"""Strategies whose second bounds are taken together at first, those with the least first bounds; then twice as many."""
 _REASONS = 6
 """Refused algorithms that an error names."""
 
@@ -476,11 +475,9 @@ class ClusterRows:
         self._plans = PlacedPlans(self.job, self._in_line, regrants=anew)
         self._strategies: Strategies
         self._kind: Ints
-        self._in_order: Ints
-        """Kinds of the strategies, and their numbers in the order of their first bounds."""
+        """Kinds of the strategies."""
         self._second_bounds: Floats
         """Second bounds of the strategies, in seconds a sample; not a number where none was needed so far."""
-        self._at_once = _AT_ONCE
         self._placed: PlacedRows
         self._first_cut: dict[object, int] = {}
         """By what decides a placed plan: the row that was placed first, which stands for others that cut alike."""
@@ -530,12 +527,16 @@ class ClusterRows:
         self._counts += Counts(bounded=len(rows))
         return rows
 
-    def refined(self, row: Row) -> Row | None:
+    def refined(self, row: Row, others: Sequence[Row] = (), at_once: int = 1) -> Row | None:
         """Return the row after its next bound is computed, which is counted in the row: its seconds a sample are the
         larger of both bounds. None when the row turns out to be impossible (does not fit or is not served, which is
-        counted), or is the same plan as another row, which is taken off the counts."""
+        counted), or is the same plan as another row, which is taken off the counts.
+
+        The bound of a strategy is computed together with those of ``others`` that will likely be asked for next, the
+        least of the same kind, up to ``at_once`` rows in all, which takes little longer than one.
+        """
         if row.kind != _PLACED:
-            return self._refined_strategy(row)
+            return self._refined_strategy(row, others, at_once)
         choice, placing = self._placed[row.number], row.bounded == 1
         if self._first_cut.setdefault(self._plans.identity(choice), row.number) != row.number:
             self._counts += Counts(rows=-1, bounded=-1)
@@ -548,16 +549,15 @@ class ClusterRows:
             return None
         return row._replace(per_sample=max(row.per_sample, bound / choice.global_batch), bounded=row.bounded + 1)
 
-    def _refined_strategy(self, row: Row) -> Row | None:
+    def _refined_strategy(self, row: Row, others: Sequence[Row], at_once: int) -> Row | None:
         """Return the row of a strategy with the bound by its schedules' prices; None, which is counted as refused,
-        where no algorithm serves it. The bound is computed together for this and the next rows of its kind, for twice
-        as many each time."""
+        where no algorithm serves it. The bound is computed together with those of the least of ``others`` that are of
+        its kind, of at most ``at_once`` rows."""
         if np.isnan(self._second_bounds[row.number]):
-            ahead = self._in_order[np.flatnonzero(self._in_order == row.number)[0] :]
-            which = ahead[np.isnan(self._second_bounds[ahead]) & (self._kind[ahead] == row.kind)][: self._at_once]
+            unknown = (each for each in others if each.kind == row.kind and np.isnan(self._second_bounds[each.number]))
+            which = np.array([row.number, *(each.number for each in nsmallest(at_once - 1, unknown))])
             strategies = self._strategies.rows(which)
             self._second_bounds[which] = bounds(self.job, strategies) / strategies.global_batch
-            self._at_once *= 2
         bound = float(self._second_bounds[row.number])
         if not np.isfinite(bound):
             self._counts += Counts(refused=1)
@@ -773,7 +773,6 @@ class ClusterRows:
         unserved = len(space) - len(possible) + int((~served).sum())
         self._counts += Counts(rows=len(space), refused=unserved, too_large=len(possible) - int(fitting.sum()))
         first, self._kind = bound[served], kinds_of(self._strategies)
-        self._in_order = np.argsort(first, kind="stable")
         self._second_bounds = np.full(len(first), np.nan)
         return [Row(*row, 1) for row in zip(first.tolist(), self._kind.tolist(), range(len(first)), strict=True)]
 

@@ -51,6 +51,8 @@ _REFINED: Effort = 12
 """Bounds of such rows that are refined at most, once one row is simulated."""
 _REFINED_IN_VAIN: Effort = 32
 """Bounds of such rows that are refined at most before one of the refined rows is simulated."""
+_TOGETHER: Effort = 8
+"""Strategies whose second bounds are taken together at first; later as many as were refined before."""
 _OF_A_DIVISION: Effort = 3
 """Rows of a division other than the winner's that are simulated at most."""
 _MANY: Effort = 256
@@ -431,12 +433,15 @@ class _Search:
         heap is empty or ``until`` returns True for its least row. The heap is changed in place: rows that were not
         needed stay. Plans that were simulated are appended to those found, and those that fit lower the best time of
         the search."""
+        refined_rows = 0
         while heap and not until(heap[0]):
             row = heappop(heap)
             self._advance()
             if not row.last:
                 self._refined += KINDS[row.kind] == "placed"
-                if (refined := self._rows.refined(row)) is not None:
+                refined = self._rows.refined(row, heap, max(_TOGETHER, refined_rows))
+                refined_rows += 1
+                if refined is not None:
                     heappush(heap, refined)
             elif (plan := self._rows.simulated(row)) is not None:
                 self._found.append((plan, row))
