@@ -12,6 +12,14 @@ from lightloom.core.errors import ConfigError
 
 T = TypeVar("T")
 
+GROUPS = ("algorithms", "fabrics", "codecs", "exchanges", "accelerators", "models")
+"""Names of the groups of entry points, without the package's."""
+
+
+def any_installed() -> bool:
+    """Return True if an installed package registers any plug-in, whose code no hash of this package's files covers."""
+    return any(load_plugins(group) for group in GROUPS)
+
 
 def plugins_of(group: str, kind: type[T]) -> list[T]:
     """Return the plug-ins that installed packages register as entry points of the group ``lightloom.<group>``, loaded,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +17,9 @@ from lightloom.planning.pricing.broadcast_step import BroadcastStep
 from lightloom.planning.search import what_if
 from lightloom.planning.search.request import KINDS, SearchRequest
 from lightloom.planning.search.search import LatencySensitivity
-from lightloom.planning.search.what_if import Change, WhatIf, WhatIfs, counterpart, faster
+from lightloom.planning.search.what_if import Change, WhatIf, WhatIfs, Winner, counterpart, faster
 
+WINNER = Winner("data 16", 64, 192.0, 3.0)
 RING = load_cluster("terarack-64", set={"ranks": 16})
 """Circuits on a ring, with an electrical reference."""
 
@@ -29,6 +31,10 @@ def question(*, ranks: int = 16, batch: int = 64, runnable: bool = True, on: Any
         cluster=cluster, global_batch=batch, runnable=runnable, sample_time=2.0, step=None, job=SimpleNamespace()
     )
     return SimpleNamespace(graph="graph", winner=winner, request=SearchRequest(**asked))
+
+
+def refused(*_: object, **__: object) -> Any:
+    raise UnsupportedError("too small")
 
 
 def names(found: Any, method: Any = None) -> list[str]:
@@ -149,28 +155,56 @@ def test_five_changes_are_answered_and_no_network_that_hardly_matters(
 
 
 def test_an_answer_is_the_ratio_of_samples_or_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WhatIfs, "_path", lambda *_: None)
     asked = WhatIfs(question())
     change = next(asked.changes())
     seen: list[object] = []
 
     def searched(graph: object, cluster: object, request: object, *, advance: Any) -> Any:
         seen.extend((graph, cluster, request, advance))
-        return SimpleNamespace(winner=SimpleNamespace(sample_time=3.0))
+        return SimpleNamespace(winner=WINNER)
 
     monkeypatch.setattr(what_if, "search", searched)
     found = asked._answer(change, print)
-    assert (found.step, found.why, found.change) == (1.5, "", change) and found.winner is not None
+    assert (found.step, found.why, found.change) == (1.5, "", change) and found.winner == WINNER
     assert seen == ["graph", change.cluster, change.request, print]
-
-    def refused(*_: object, **__: object) -> Any:
-        raise UnsupportedError("too small")
-
     monkeypatch.setattr(what_if, "search", refused)
     found = asked._answer(change, print)
     assert (found.step, found.why, found.winner) == (inf, "too small", None)
 
 
+def test_winners_and_limits_are_read_from_the_disk_where_the_same_was_asked_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the same model, cluster and request alone, and not where plug-ins are installed; refusals are not kept."""
+    monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
+    asked = question()
+    asked.graph, asked.winner.job.splits_neurons = SimpleNamespace(to_json=lambda: {"name": "graph"}), False
+    first, second, *others = WhatIfs(asked).changes()
+    times = iter((3.0, 5.0))
+    monkeypatch.setattr(what_if, "search", refused)
+    assert WhatIfs(asked)._answer(first, print).why == "too small"
+    monkeypatch.setattr(
+        what_if, "search", lambda *_, **__: SimpleNamespace(winner=WINNER._replace(sample_time=next(times)))
+    )
+    answers = [WhatIfs(asked)._answer(change, print) for change in (first, second)]
+    assert [answer.step for answer in answers] == [1.5, 2.5]
+    monkeypatch.setattr(what_if, "search", refused)
+    assert [WhatIfs(asked)._answer(change, print) for change in (first, second)] == answers
+    assert all(WhatIfs(asked)._answer(change, print).why for change in others)
+    monkeypatch.setattr(what_if, "free_rows", lambda *_, **__: "rows")
+    monkeypatch.setattr(what_if, "Floor", SimpleNamespace(of=lambda *_: SimpleNamespace(per_sample=[0.5])))
+    assert WhatIfs(asked).limit == 0.25
+    monkeypatch.setattr(what_if, "free_rows", refused)
+    assert WhatIfs(asked).limit == 0.25
+    asked.winner.sample_time = 4.0
+    assert WhatIfs(asked).limit == 0.0
+    monkeypatch.setattr(what_if, "any_installed", lambda: True)
+    assert WhatIfs(asked)._answer(first, print).why == "too small"
+
+
 def test_no_network_is_faster_than_a_step_without_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WhatIfs, "_path", lambda *_: None)
     found = question()
     found.winner.step = BroadcastStep(chips=4, computation=3.0, communication_time=1.0)
     found.winner.step_time = 4.0
@@ -193,9 +227,6 @@ def test_no_network_is_faster_than_a_step_without_exchanges(monkeypatch: pytest.
         monkeypatch.setattr(what_if, "Floor", floor(times))
         assert WhatIfs(found).limit == limit
     assert asked[:7] == ["graph", RING, (), (), "as said", "rows", (64,)]
-
-    def refused(*_: object, **__: object) -> Any:
-        raise UnsupportedError("nothing")
 
     monkeypatch.setattr(what_if, "free_rows", refused)
     assert WhatIfs(found).limit == 0.0

@@ -5,12 +5,19 @@ Changes are chosen by what could matter: where the step without exchanges is har
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import inf
+from pathlib import Path
+from typing import NamedTuple
 
+from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.core.errors import InputError, UnsupportedError
+from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
+from lightloom.core.plugins import any_installed
+from lightloom.core.results import attributes, content_hash
 from lightloom.core.units import format_bandwidth
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import with_accelerator
@@ -18,7 +25,8 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
 from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.pricing.broadcast_step import BroadcastStep
-from lightloom.planning.search.plans import Plan, PlanSearch
+from lightloom.planning.search.document import exchange_settings
+from lightloom.planning.search.plans import PlanSearch
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import Floor, free_rows, search
 
@@ -46,12 +54,24 @@ class Change:
     """True where only the network changes, so that a step without exchanges bounds what is gained."""
 
 
+class Winner(NamedTuple):
+    """The plan that wins a changed question."""
+
+    label: str
+    global_batch: int
+    """Samples of a step on all ranks together."""
+    step_time: float
+    """Seconds."""
+    sample_time: float
+    """Seconds of a step for each sample."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
     """The answer to a changed question."""
 
     change: Change
-    winner: Plan | None
+    winner: Winner | None
     """Plan that wins then; None where a bound decided, or there is none."""
     step: float
     """Seconds of a sample then as a share of those now; where a bound decided, at least so much."""
@@ -115,12 +135,19 @@ class WhatIfs:
         if isinstance(self._winner.step, BroadcastStep):
             return self._winner.step.computation / self._winner.step_time
         cluster, request = self._winner.cluster, replace(self._request, exchanges=(), algorithms=())
+        path = self._path(cluster, request, "limit")
+        content = None if path is None else read_entry(path)
+        if content is not None:
+            return float(content)
         try:
             rows = free_rows(self._found.graph, cluster, request, splits_neurons=self._winner.job.splits_neurons)
             least = Floor.of(rows, (self._winner.global_batch,)).per_sample
         except UnsupportedError:
             return 0.0
-        return min(1.0, float(least[0]) / self._winner.sample_time) if len(least) else 0.0
+        limit = min(1.0, float(least[0]) / self._winner.sample_time) if len(least) else 0.0
+        if path is not None:
+            write_entry(path, repr(limit))
+        return limit
 
     def answers(self, advance: Callable[[], None] = lambda: None) -> Iterator[WhatIf]:
         """Yield the answers to at most five changes. Where a network without delay would gain less than 2 %, the first
@@ -141,12 +168,37 @@ class WhatIfs:
     def _answer(self, change: Change, advance: Callable[[], None]) -> WhatIf:
         """Return the answer that a search of a changed question gives: the plan that wins there and, as ``step``, its
         seconds of a sample as a ratio to the winner's now; without a winner, infinite and with the reason in ``why``,
-        where it has no plan. ``advance`` is called before each refinement and simulation."""
-        try:
-            winner = search(self._found.graph, change.cluster, change.request, advance=advance).winner
-        except InputError as error:
-            return WhatIf(change=change, winner=None, step=inf, why=str(error))
+        where it has no plan. Winners are kept on the disk. ``advance`` is called before each refinement and
+        simulation."""
+        path = self._path(change.cluster, change.request)
+        content = None if path is None else read_entry(path)
+        if content is not None:
+            winner = Winner(**json.loads(content))
+        else:
+            try:
+                plan = search(self._found.graph, change.cluster, change.request, advance=advance).winner
+            except InputError as error:
+                return WhatIf(change=change, winner=None, step=inf, why=str(error))
+            winner = Winner(**attributes(plan, " ".join(Winner._fields)))
+            if path is not None:
+                write_entry(path, json.dumps(winner._asdict()))
         return WhatIf(change=change, winner=winner, step=winner.sample_time / self._winner.sample_time)
+
+    def _path(self, cluster: Cluster, request: SearchRequest, what: str = "winner") -> Path | None:
+        """Return the path of the cache file for the winner of a question on this search's model, or for ``what`` else
+        follows from that, whether or not it exists; its name is a hash of the question, of the code that answers, and
+        of the effort of searches for schedules. None where a plug-in is installed."""
+        if any_installed():
+            return None
+        # Sites decide no ranking.
+        asked = {each.name: str(getattr(request, each.name)) for each in fields(request) if each.name != "site"}
+        asked["exchanges"] = str([exchange_settings(each) for each in request.exchanges])
+        key = [
+            *(what, self._winner.sample_time if what == "limit" else 0.0, effort(cluster.ranks)),
+            *(self._found.graph.to_json(), cluster.to_json(), asked),
+            source_hash("core", "exchange", "photonics", "machines", "collectives", "models", "planning"),
+        ]
+        return cache_directory() / "what-if" / f"{content_hash(key)}.json"
 
     def changes(self) -> Iterator[Change]:
         """Yield the changes of the winner's question, in this order, as far as each applies: links twice as fast, the
