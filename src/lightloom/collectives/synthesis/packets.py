@@ -283,7 +283,8 @@ def _suited(fabric: Fabric) -> Algorithm:
 def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Unbuilt]:
     """Yield the steps without barriers, not yet verified, with every chunk in as many pieces as ``numbers`` says in
     turn, each to be built where the busiest link leaves it faster than what was found before: from 8,192 rows on 3 %
-    faster. The last is the first that is not faster than the one before: from so many rows on not 3 % faster."""
+    faster. The last is the first that is not faster than the one before: from so many rows on not 3 % faster. Of a
+    broadcast or a reduce with fewer rows all are tried, as more pieces may be faster again."""
     least = busiest_link(steps, fabric)
     built: list[Timed] = []
 
@@ -293,9 +294,11 @@ def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Itera
         return built[-1]
 
     for pieces in numbers:
-        gain = _GAIN if len(steps) * pieces >= _MANY_ROWS else 1.0
+        many = len(steps) * pieces >= _MANY_ROWS
+        gain = _GAIN if many else 1.0
         yield Unbuilt(least / gain, partial(build, pieces))
-        if len(built) > 1 and built[-1].seconds > gain * built[-2].seconds:
+        ends = many or steps.collective.kind not in ROOTED
+        if ends and len(built) > 1 and built[-1].seconds > gain * built[-2].seconds:
             return
 
 
