@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -853,3 +856,36 @@ def test_groups_connect_through_the_store_and_again_after_a_break(
         assert list(threads.map(work, range(3))) == [[3.0]] * 3
     assert made == [([10, 12], 20.0, True)] * 2
     assert [store.add(f"lightloom/exchange/{rank}", 0) for rank in range(3)] == [2, 2, 2]
+
+
+DROPPING = """
+import sys
+import threading
+from pathlib import Path
+
+from lightloom.exchange.distributed import group
+
+if sys.argv[2] == "waits":
+    group.let_threads_drop_at_exit()
+    group.let_threads_drop_at_exit()
+sys.setswitchinterval(1000)
+done = threading.Event()
+
+
+def drop():
+    done.wait()
+    Path(sys.argv[1]).write_text("dropped")
+
+
+threading.Thread(target=drop, daemon=True).start()
+done.set()
+"""
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_threads_that_wait_for_python_get_their_turn_before_it_ends(waits: bool, tmp_path: Path) -> None:
+    """As those of gloo, which drop what collectives hold, and abort the process where it ends before."""
+    dropped = tmp_path / "dropped"
+    arguments = [str(dropped), "waits" if waits else "ends"]
+    subprocess.run([sys.executable, "-c", DROPPING, *arguments], check=True, timeout=120)
+    assert dropped.exists() == waits

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from lightloom.core.errors import LightloomError, UnsupportedError
 from lightloom.exchange.distributed.exchanger import Exchanger, Stepwise, real_shape
 from lightloom.exchange.distributed.factory import exchanger
-from lightloom.exchange.distributed.group import OwnGroup
+from lightloom.exchange.distributed.group import OwnGroup, let_threads_drop_at_exit
 from lightloom.exchange.distributed.residuals import Geometry
 from lightloom.exchange.method import ExchangeMethod
 from lightloom.exchange.methods import method_of
@@ -47,6 +47,7 @@ class DdpHookState(ABC):
 
     def __init__(self, name: str) -> None:
         """Start the thread that exchanges buckets, whose name ends in ``name``."""
+        let_threads_drop_at_exit()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lightloom-{name}")
 
     @abstractmethod

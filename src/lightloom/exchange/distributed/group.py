@@ -8,9 +8,12 @@ compare what they exchange over the sockets whenever that is new.
 
 from __future__ import annotations
 
+import atexit
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +24,19 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from lightloom.exchange.transport.channel import AgreedError, Stamp, TransportError
 from lightloom.exchange.transport.meeting import Mesh, MeshRing, mesh_from_store
+
+# A thread of gloo drops the Python objects of a collective just after it is done, for which it waits until Python code
+# lets it. Where the interpreter begins to end meanwhile, Python ends that thread, and with it aborts the process, after
+# correct results. So the interpreter waits before it ends, in which time such threads get their turn.
+
+_DROPPING_SECONDS = 0.05
+"""Far longer than threads of gloo take to drop what they hold."""
+
+
+@cache
+def let_threads_drop_at_exit() -> None:
+    """Make the interpreter wait before it ends, once a process, so that threads of gloo drop Python objects first."""
+    atexit.register(time.sleep, _DROPPING_SECONDS)
 
 
 class OwnGroup:
@@ -48,6 +64,7 @@ class OwnGroup:
             within: the group of all ranks, whose connections a group of some ranks uses.
             members: the ranks of ``within`` that take part, this one among them.
         """
+        let_threads_drop_at_exit()
         self.members = list(members) if within else list(range(group.size()))
         self.rank, self.ranks = self.members.index(group.rank()), len(self.members)
         self.device, self.timeout = device, timeout

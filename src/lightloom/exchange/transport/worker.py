@@ -4,9 +4,9 @@
 connected; where connecting fails, all ranks begin again. No rank leaves before all have a result or have ended, which
 the launcher says through the store: a gloo rank that leaves earlier breaks what slower ranks are still doing.
 
-A process that used DDP with gloo may abort *while it exits*, after correct results; dropping all objects, waiting,
-``destroy_process_group`` and ``os._exit``, in this order, prevent that. Result files are therefore evidence, exit codes
-are not.
+A process that used DDP with gloo may abort *while it exits*, after correct results, where a thread of gloo drops Python
+objects then; dropping all objects, waiting, ``destroy_process_group`` and ``os._exit``, in this order, prevent that.
+Result files are therefore evidence, exit codes are not.
 """
 
 import gc
