@@ -166,10 +166,10 @@ def check_folder(folder: Path) -> None:
 def source_hash(*parts: str) -> str:
     """Return the SHA-256, in hexadecimal, of the contents of source files, by which cached results are told apart from
     those of other versions. ``parts`` are paths of files or folders below the package's folder, read in this order and
-    once a process; of a folder all ``.py`` files in it, at any depth, sorted by path."""
+    once a process; of a folder all ``.py`` and ``.yaml`` files in it, at any depth, sorted by path."""
     digest = sha256()
     for path in (Path(__file__).parents[1] / part for part in parts):
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        for file in sorted((*path.rglob("*.py"), *path.rglob("*.yaml"))) if path.is_dir() else [path]:
             digest.update(file.read_bytes())
     return digest.hexdigest()
 

@@ -18,7 +18,7 @@ GROUPS = ("algorithms", "fabrics", "codecs", "exchanges", "accelerators", "model
 
 def any_installed() -> bool:
     """Return True if an installed package registers any plug-in, whose code no hash of this package's files covers."""
-    return any(load_plugins(group) for group in GROUPS)
+    return any(entry_points(group=f"lightloom.{group}") for group in GROUPS)
 
 
 def plugins_of(group: str, kind: type[T]) -> list[T]:

@@ -19,8 +19,9 @@ def test_a_change_in_any_file_of_a_package_changes_the_hash(package: str, monkey
     source_hash.cache_clear()
     before = source_hash(*collective_prices._PRICING)
     read = Path.read_bytes
-    files = sorted((Path(lightloom.__file__).parent / package).rglob("*.py"))
-    for changed in (files[0], files[len(files) // 2], files[-1]):
+    folder = Path(lightloom.__file__).parent / package
+    files, catalogs = sorted(folder.rglob("*.py")), sorted(folder.rglob("*.yaml"))
+    for changed in (files[0], files[len(files) // 2], files[-1], *catalogs[:1], *catalogs[-1:]):
         with monkeypatch.context() as patch:
             patch.setattr(Path, "read_bytes", lambda path, changed=changed: read(path) + b"#" * (path == changed))
             source_hash.cache_clear()
