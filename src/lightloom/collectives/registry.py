@@ -235,21 +235,28 @@ def evaluate_all(
 
 
 def costed(
-    schedule: Schedule, fabric: Fabric, model: CostModel = "physical", codec: CodecTimes | None = None
+    schedule: Schedule,
+    fabric: Fabric,
+    model: CostModel = "physical",
+    codec: CodecTimes | None = None,
+    *,
+    quick: bool = False,
 ) -> tuple[Cost, Bound]:
     """Return the cost of a schedule that was verified, and the lower bound of its collective, which the cost is checked
     against.
 
-    ``codec`` has the seconds of coding in each step, of a schedule of steps; None without a codec.
+    ``codec`` has the seconds of coding in each step, of a schedule of steps; None without a codec. ``quick`` is that of
+    :func:`~lightloom.collectives.bounds.lower_bound.lower_bound`.
 
     Raises:
         BoundError: the cost lies below the bound.
     """
-    return _with_bound(schedule.algorithm, cost(schedule, fabric, model, codec), schedule.collective, fabric, model)
+    price, collective = cost(schedule, fabric, model, codec), schedule.collective
+    return _with_bound(schedule.algorithm, price, collective, fabric, model, quick=quick)
 
 
 def loads_costed(
-    algorithm: Algorithm, loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None
+    algorithm: Algorithm, loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None, *, quick: bool = False
 ) -> tuple[Cost, Bound]:
     """Return the cost of the loads of a verified schedule, and the lower bound of its collective, which the cost is
     checked against.
@@ -257,21 +264,25 @@ def loads_costed(
     Args:
         algorithm: its name is for the message.
         codec: seconds of coding in each step; None without a codec.
+        quick: that of :func:`~lightloom.collectives.bounds.lower_bound.lower_bound`.
 
     Raises:
         BoundError: the cost lies below the bound.
     """
-    return _with_bound(algorithm.name, loads_cost(loads, fabric, codec), loads.collective, fabric, loads.model)
+    price = loads_cost(loads, fabric, codec)
+    return _with_bound(algorithm.name, price, loads.collective, fabric, loads.model, quick=quick)
 
 
-def _with_bound(name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel) -> tuple[Cost, Bound]:
+def _with_bound(
+    name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel, *, quick: bool
+) -> tuple[Cost, Bound]:
     """Return a cost, unchanged, and the lower bound of its collective; ``name`` is that of the algorithm, for the
     message.
 
     Raises:
         BoundError: the cost lies below the bound.
     """
-    bound = lower_bound(collective, fabric, model)
+    bound = lower_bound(collective, fabric, model, quick=quick)
     if not keeps_to(price, bound):
         raise BoundError(
             f"{name} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of {bound.time} s set by "

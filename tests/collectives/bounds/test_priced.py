@@ -14,7 +14,7 @@ from lightloom.collectives.bounds.kernels import cheapest_tree
 from lightloom.collectives.bounds.link_use import broadcast_uses, relayed_seconds, slotted_seconds
 from lightloom.collectives.bounds.lower_bound import lower_bound, ring_bounds
 from lightloom.collectives.bounds.priced import Prices, priced_seconds
-from lightloom.collectives.collective import Collective
+from lightloom.collectives.collective import Collective, Kind
 from tests.collectives.optimum import FABRICS, SLOT, feasible, problem
 from tests.collectives.strategies import wdm_ring
 
@@ -150,6 +150,22 @@ def test_no_schedule_that_sets_circuits_anew_once_is_faster(name: str, ranks: in
     bound = lower_bound(asked.collective, fabric).time - fabric.setup_time
     assert bound > 1.01 * (fabric.setup_time + lag * SLOT) and ceil(bound / SLOT - 1e-6) > 2 * lag
     assert not feasible(asked, ceil(bound / SLOT - 1e-6) - 1)
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+def test_the_quick_bound_leaves_out_what_prices_prove_and_nothing_else(kind: Kind) -> None:
+    looser = 0
+    for ranks in (16, 64):
+        fabric = wdm_ring(ranks, 8, reconfiguration_time=25e-6, conversion_time=1e-6)
+        for nbytes in (0.0, 4096.0, 64e3, 2.0**30):
+            collective = Collective(kind, ranks, nbytes)
+            quick, whole = (lower_bound(collective, fabric, quick=quick) for quick in (True, False))
+            of_ring = ring_bounds(collective, fabric)
+            told = [bound for bound in of_ring if bound[1] != "standing circuits that serve first hops and later ones"]
+            assert ring_bounds(collective, fabric, quick=True) == told
+            assert quick.time <= whole.time
+            looser += quick.time < whole.time
+    assert (looser > 0) == (kind in ("all-gather", "reduce-scatter"))
 
 
 def test_the_largest_bound_is_of_circuits_that_serve_several_hops() -> None:

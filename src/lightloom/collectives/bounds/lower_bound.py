@@ -67,7 +67,12 @@ class Bound(Result):
 
 
 def lower_bound(
-    collective: Collective, fabric: Fabric, model: CostModel = "physical", *, switches_add: bool = False
+    collective: Collective,
+    fabric: Fabric,
+    model: CostModel = "physical",
+    *,
+    switches_add: bool = False,
+    quick: bool = False,
 ) -> Bound:
     """Return the largest of the bounds that hold under this cost model.
 
@@ -79,17 +84,19 @@ def lower_bound(
     Args:
         switches_add: the bound must also hold where the switches of domains add what enters them, as schedules of this
             package do not.
+        quick: leave out the one bound that may take a second to find (:func:`priced_seconds`).
     """
     if collective.kind == "barrier":
         # Every rank hears of every other, as in an all-gather of no bytes.
-        return lower_bound(collective.of_kind("all-gather"), fabric, model)
+        return lower_bound(collective.of_kind("all-gather"), fabric, model, quick=quick)
     moving, resource = max(_bandwidth_bounds(collective, fabric, switches_add=switches_add))
     fixed = fabric.setup_time + fabric.step_overhead
     if model == "paper" and fabric.exclusive:
         return Bound(fixed + moving, resource)
     bounds = [(fabric.neighbour_latency() + moving, resource), _farthest(collective, fabric)]
     if fabric.wavelength_routed:
-        bounds += [(seconds - fabric.step_overhead, name) for seconds, name in ring_bounds(collective, fabric)]
+        on_ring = ring_bounds(collective, fabric, quick=quick)
+        bounds += [(seconds - fabric.step_overhead, name) for seconds, name in on_ring]
     elif fabric.exclusive:
         seconds = link_use.degree_seconds(collective, fabric) - fixed
         bounds.append((seconds, f"the hops between ranks with {fabric.channels} circuits each"))
@@ -178,11 +185,12 @@ def _crossing(collective: Collective, inside: int) -> float:
 # Seconds count from standing circuits on; circuits that change on the way only add. Proofs: docs/collectives/bounds.md.
 
 
-def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str]]:
+def ring_bounds(collective: Collective, fabric: Fabric, *, quick: bool = False) -> list[tuple[float, str]]:
     """Return the lower bounds of a collective on a ring of wavelengths, from standing circuits on: (seconds, what sets
     it) each, as (2e-6, "2 hops on circuits that stand, or circuits set twice").
 
-    The conversion of the first hop is included, the first set-up is not.
+    The conversion of the first hop is included, the first set-up is not. With ``quick`` :func:`priced_seconds` is left
+    out.
     """
     hop = _hop_seconds(fabric)
     if collective.kind in OF_PARTS:
@@ -193,7 +201,7 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
         (min(hops * hop, fabric.setup_time + hop), f"{hops} hops on circuits that stand, or circuits set twice"),
     ]
     if collective.kind in ("all-gather", "reduce-scatter") and fabric.taps == 1:
-        bounds += _relay_bounds(collective, fabric, max(bounds)[0])
+        bounds += _relay_bounds(collective, fabric, max(bounds)[0], quick=quick)
     if collective.kind == "all-to-all":
         bounds += _all_to_all_bounds(collective, fabric, hops)
     if collective.kind in ROOTED and not _tapped(collective, fabric):
@@ -211,9 +219,9 @@ def ring_bounds(collective: Collective, fabric: Fabric) -> list[tuple[float, str
     return bounds
 
 
-def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[tuple[float, str]]:
-    """Return the two bounds of an all-gather or a reduce-scatter on a ring by what standing circuits can do: (seconds,
-    what sets it) each.
+def _relay_bounds(collective: Collective, fabric: Fabric, least: float, *, quick: bool) -> list[tuple[float, str]]:
+    """Return the two bounds of an all-gather or a reduce-scatter on a ring by what standing circuits can do, with
+    ``quick`` the first alone: (seconds, what sets it) each.
 
     The first is that of :func:`relayed_seconds`, at most a set-up and a hop, as circuits may be set anew on the way.
     The second is that of :func:`priced_seconds`, from the larger of ``least``, the seconds that other bounds prove, and
@@ -222,12 +230,12 @@ def _relay_bounds(collective: Collective, fabric: Fabric, least: float) -> list[
     ranks, hop, twice = collective.ranks, _hop_seconds(fabric), fabric.setup_time + _hop_seconds(fabric)
     per_use = collective.nbytes / float(fabric.link_bandwidth().sum())
     relayed = min(link_use.relayed_seconds(ranks, hop, per_use, 2 * fabric.channels), twice)
-    share = collective.nbytes_per_rank / fabric.channel_bandwidth
-    priced = priced_seconds(ranks, hop, share, fabric.channels, max(least, relayed), fabric.setup_time)
-    return [
-        (relayed, "what standing circuits relay in few hops"),
-        (priced, "standing circuits that serve first hops and later ones"),
-    ]
+    bounds = [(relayed, "what standing circuits relay in few hops")]
+    if not quick:
+        share = collective.nbytes_per_rank / fabric.channel_bandwidth
+        priced = priced_seconds(ranks, hop, share, fabric.channels, max(least, relayed), fabric.setup_time)
+        bounds.append((priced, "standing circuits that serve first hops and later ones"))
+    return bounds
 
 
 def _all_to_all_bounds(collective: Collective, fabric: Fabric, hops: int) -> list[tuple[float, str]]:

@@ -16,8 +16,6 @@ import numpy as np
 
 from lightloom.collectives.bounds.kernels import cheapest_tree
 from lightloom.core.arrays import Effort, Floats
-from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
-from lightloom.core.results import content_hash
 
 _WORK: Effort = 1_333_333
 """Levels times ranks of all prices that one bound may try; together about 1.3 seconds for 1,024 ranks."""
@@ -45,7 +43,7 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
 
     One set-up on the way is allowed for where there is time for it. It is ``least``, with nothing tried, where that is
     below two hops or not below two set-ups and a hop, where ``share`` is 0 or above four hops, and where the ring
-    is too large for the work that one bound may take. Those of more than 64 ranks are kept on the disk.
+    is too large for the work that one bound may take.
 
     Args:
         hop: least seconds from a lightpath's first bit sent to it received.
@@ -54,27 +52,11 @@ def priced_seconds(ranks: int, hop: float, share: float, wavelengths: int, least
         least: seconds that are known to be needed.
         setup: seconds of setting circuits anew.
     """
-    most = 2 * setup + hop
+    low, high, step, budget = least, np.inf, _FIRST_STEP, _WORK
+    once, most = setup + hop, 2 * setup + hop
     relays = 2 * hop <= least < most and 0 < share <= _LONGEST_SHARE * hop
     if not relays or ranks * least / hop > _WORK:
         return least
-    if ranks <= _COARSE**2:
-        return _found_seconds(ranks, hop, share, wavelengths, least, setup)
-    key = content_hash([ranks, hop, share, wavelengths, least, setup, source_hash("collectives/bounds")])
-    path = cache_directory() / "bounds" / f"{key}.json"
-    content = read_entry(path)
-    if content is not None:
-        return float(content)
-    seconds = _found_seconds(ranks, hop, share, wavelengths, least, setup)
-    write_entry(path, repr(seconds))
-    return seconds
-
-
-def _found_seconds(ranks: int, hop: float, share: float, wavelengths: int, least: float, setup: float) -> float:
-    """Return what :func:`priced_seconds` returns for these arguments, by trying times, at least one hop long, and
-    prices."""
-    low, high, step, budget = least, np.inf, _FIRST_STEP, _WORK
-    once, most = setup + hop, 2 * setup + hop
     seconds = low * (1 + step)
     prices = _coarse_prices(ranks, _slots(seconds, hop, share))
     for time in range(_TIMES):

@@ -197,10 +197,14 @@ class SchedulePrices:
         again now but for rounding, and its cost does not fall below that. ``nbytes`` is the size of the collective
         before coding."""
         fabric, sent = self._carried(kind, nbytes)
+        collective = Collective(kind, fabric.ranks, sent)
         key = kind, sent, nbytes if fabric is not self.fabric else sent
-        if key not in self.proved:
-            self.proved[key] = lower_bound(Collective(kind, fabric.ranks, sent), fabric, self.model)
-        proved = self.proved[key]
+        if nbytes in LINE_SIZES:
+            proved = lower_bound(collective, fabric, self.model, quick=True)
+        else:
+            if key not in self.proved:
+                self.proved[key] = lower_bound(collective, fabric, self.model)
+            proved = self.proved[key]
         return isclose(priced.bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
 
     def drop_schedules(self) -> None:
@@ -264,15 +268,18 @@ class SchedulePrices:
                 del self._priced[key]
         if key not in self._priced:
             built, (fabric, sent) = self._build(kind, nbytes), self._carried(kind, nbytes)
+            # Of prices through which lines are drawn nothing is told.
+            quick = nbytes in LINE_SIZES
             codec, values = None, self.values_nbytes(kind, nbytes)
             if self.exchange is not None and values is not None:
                 work, engine = self._work(kind, nbytes), self.exchange.coder
                 codec = work.times(values, engine.encode, engine.decode, (engine.encode_message, engine.decode_message))
             if built.loads is not None:
-                price, bound = loads_costed(self.algorithm, built.loads.at_size(sent, fabric), fabric, codec)
+                loads = built.loads.at_size(sent, fabric)
+                price, bound = loads_costed(self.algorithm, loads, fabric, codec, quick=quick)
             else:
                 assert built.schedule is not None
-                price, bound = costed(built.schedule.resized(sent), fabric, self.model, codec)
+                price, bound = costed(built.schedule.resized(sent), fabric, self.model, codec, quick=quick)
             circuits = built.circuits if price.static else None
             self._priced[key] = Priced(cost=price, circuits=circuits, algorithm=self.algorithm.name, bound=bound)
         return self._priced[key]
