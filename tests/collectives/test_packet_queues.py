@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import KINDS, Collective
-from lightloom.collectives.cost.price import hops_of, play
+from lightloom.collectives.cost.price import busiest_link, hops_of, play
 from lightloom.collectives.cost.stepped import cost
 from lightloom.collectives.registry import build, costed, find
 from lightloom.collectives.schedule.build import without_barriers
@@ -287,3 +288,25 @@ def test_links_serve_rows_by_their_steps_however_they_are_listed(listed: str, gr
     assert hops.row.tolist() == np.nonzero(path >= 0)[0].tolist() and hops.link.tolist() == path[path >= 0].tolist()
     latency = whole.latency(source, destination, route)
     assert np.bincount(hops.row, weights=hops.delay) == pytest.approx(latency + hops.busy[hops.last])
+
+
+@pytest.mark.parametrize("fabric", [Torus(ranks=16, bandwidth=1e9, hop_latency=1e-7), load_fabric("dgx-h100", 16)])
+@pytest.mark.parametrize("ranks", [4, 16])
+def test_no_queue_is_faster_than_its_busiest_link(fabric: Fabric, ranks: int) -> None:
+    """In as many pieces as one likes; the busiest link is that which plain counting of hops finds."""
+    part, met = fabric.group(ranks, 1) if ranks < fabric.ranks else fabric, 0
+    assert part is not None
+    names = "one-stage", "ring-two-way-striped", "ring"
+    for name, kind in product(names, ("all-gather", "all-reduce")):
+        steps = find(name).schedule(Collective(kind, part.ranks, 4e6), part).unfolded(1)  # type: ignore[arg-type]
+        for pieces in (1, 2, 8):
+            queue = without_barriers(steps, part, pieces)
+            verify(queue, part)
+            hops = hops_of(queue, part)
+            counted = max(float(hops.busy[hops.link == link].sum()) for link in np.unique(hops.link))
+            assert busiest_link(queue, part) == pytest.approx(counted, rel=1e-12)
+            assert busiest_link(steps, part) <= counted * (1 + 1e-12)
+            seconds = play(queue, part).seconds
+            assert busiest_link(steps, part) <= seconds
+            met += seconds < 1.05 * busiest_link(steps, part)
+    assert met

@@ -202,7 +202,7 @@ class Unbuilt(NamedTuple):
     """A schedule that is only built where no other one is faster than it can be."""
 
     seconds: float
-    """Seconds from dark fibres that it takes at least."""
+    """Seconds from dark fibres that it takes at least, or that another may take so that it is not worth building."""
     build: Callable[[], Schedule | Timed]
 
 
