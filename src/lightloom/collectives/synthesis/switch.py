@@ -340,7 +340,7 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
     those of :func:`_exchange_candidates` for an all-to-all, not yet verified.
 
     Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2, to be built
-    where nothing takes at most 2 % more than the bound; left out
+    where nothing takes at most 2 % more than the bound, of an all-reduce than twice that of an all-gather; left out
     are more than 65,536 transfers in a period of the lift and more than 8,388,608 rows over the graph. The lift has the
     largest period up to 8 that divides the ranks. Where each rank has one circuit there are circulants only.
     """
@@ -374,7 +374,10 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
         if ranks**2 * pieces <= _MOST_ROWS:
             note = _circuits_note(f"{degree} circuits a rank form a generalised Kautz graph", "share", pieces)
             build = partial(gather_over, collective, fabric, circuits, pieces, note=note)
-            yield Unbuilt(_near(_WORTH_ROWS, collective, fabric), build)
+            # An all-reduce goes over the same trees twice, in and out.
+            twice = collective.kind == "all-reduce"
+            gather = collective.of_kind("all-gather") if twice else collective
+            yield Unbuilt(_near(_WORTH_ROWS * (1 + twice), gather, fabric), build)
 
 
 def _near(times: float, collective: Collective, fabric: Fabric) -> float:
