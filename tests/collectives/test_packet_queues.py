@@ -41,7 +41,18 @@ def unbarred(algorithm: Algorithm, collective: Collective, fabric: Fabric, piece
     while steps.folding is not None and not turns(schedule, fabric):
         steps = steps.unfolded_once()
         schedule = without_barriers(steps, fabric, pieces, interval)
-    return schedule
+    return (
+        schedule.unfolded(1) if schedule.folding is not None and serves_several_places(schedule, fabric) else schedule
+    )
+
+
+def serves_several_places(schedule: Schedule, fabric: Fabric) -> bool:
+    """Whether a link serves first hops of some rows and later ones of others: those of copies are then served in
+    another order, one copy after the other, than the rows of the first copy alone."""
+    hops = hops_of(schedule, fabric)
+    begins = np.maximum.accumulate(np.where(hops.first, np.arange(len(hops.row)), 0))
+    place = np.arange(len(hops.row)) - begins
+    return len(np.unique(hops.link)) < len(np.unique(np.stack([hops.link, place]), axis=1).T)
 
 
 def turns(schedule: Schedule, fabric: Fabric) -> bool:
