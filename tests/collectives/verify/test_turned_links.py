@@ -119,6 +119,7 @@ def test_links_turn_into_links_of_their_own(monkeypatch: pytest.MonkeyPatch, at_
 class Turned:
     """A schedule of three transfers of rank 0, which all ranks repeat."""
 
+    queued = False
     folding: Folding | None = Folding.alike(COPIES, 1)
 
     def ends(self, rows: Ints) -> tuple[Ints, Ints, Ints]:

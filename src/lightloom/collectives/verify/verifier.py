@@ -320,7 +320,8 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
     nothing of schedules that are not folded or are for one of several sibling groups.
 
     In each copy, whose ranks lie whole periods further on, every link that rows use must become another link, of the
-    same bandwidth and latency, that no other link becomes in any copy unless both become the same set of links.
+    same bandwidth and latency, that no other link becomes in any copy unless both become the same set of links. In a
+    queued schedule no copy of a row may cross a link that the row crosses, as it would be served before or after it.
 
     Args:
         rows: row numbers, one for each destination of each lightpath.
@@ -349,6 +350,14 @@ def _check_rotation(schedule: Schedule, fabric: Fabric, rows: Ints) -> None:
     orbits = np.unique(np.sort(turned, axis=0), axis=1)
     if len(np.unique(orbits)) < orbits.size:
         raise VerificationError(f"copies of the rows meet on a link: expected other links in all {folding.copies}")
+    if schedule.queued:
+        orbit = np.full(own.shape, -1)
+        orbit[own >= 0] = turned.min(axis=0)[number]
+        orbit.sort(axis=1)
+        waits = ((orbit[:, 1:] == orbit[:, :-1]) & (orbit[:, 1:] >= 0)).any(axis=1)
+        if waits.any():
+            row = rows[np.argmax(waits)]
+            raise VerificationError(f"row {row} waits for a copy of itself on a link: expected the rows of all copies")
 
 
 def _links_of_copies(fabric: Fabric, ends: tuple[Ints, Ints, Ints], own: Ints, copy: Ints, folding: Folding) -> Ints:
