@@ -16,8 +16,10 @@ GROUPS = ("algorithms", "fabrics", "codecs", "exchanges", "accelerators", "model
 """Names of the groups of entry points, without the package's."""
 
 
+@cache
 def any_installed() -> bool:
-    """Return True if an installed package registers any plug-in, whose code no hash of this package's files covers."""
+    """Return True if an installed package registers any plug-in, whose code no hash of this package's files covers;
+    looked up once a process."""
     return any(entry_points(group=f"lightloom.{group}") for group in GROUPS)
 
 

@@ -159,15 +159,20 @@ def busiest_link(schedule: Schedule, fabric: Fabric) -> float:
     """Return the seconds for which the rows of a schedule hold one packet link together, of the link that they hold
     longest: what the schedule takes at least, whatever the order of its rows and their pieces. On the fabric of a group
     of ranks its sibling groups run the same schedule beside it."""
-    listed = schedule.unfolded(1) if len(fabric.siblings()[1]) > 1 else schedule
-    transfer, first_hop, link, busy, _ = _transfer_hops(listed, fabric)
+    transfer, first_hop, link, busy, _ = _transfer_hops(_beside_siblings(schedule, fabric), fabric)
     rows = np.bincount(transfer, minlength=len(first_hop) - 1)
     return float(np.bincount(link, weights=busy * np.repeat(rows, np.diff(first_hop))).max(initial=0.0))
 
 
+def _beside_siblings(schedule: Schedule, fabric: Fabric) -> Schedule:
+    """Return the schedule with the rows of all copies where sibling groups share the fabric's links, as copies then do
+    not use them alike; else the schedule."""
+    return schedule.unfolded(1) if len(fabric.siblings()[1]) > 1 else schedule
+
+
 def _transfer_hops(schedule: Schedule, fabric: Fabric) -> tuple[Ints, Ints, Ints, Floats, Floats]:
-    """Return the transfers of a schedule on packet links, as many at once as it has rows of equal ends and bytes, and
-    their hops one after the other (:func:`_paths`); siblings of the fabric's group of ranks included.
+    """Return the transfers of a schedule on packet links, one for all rows of equal ends and bytes, and their hops one
+    after the other (:func:`_paths`); those of sibling groups of the fabric's ranks are included.
 
     Returns:
         The transfer of each row, those of all sibling groups one after the other, [row · groups]; the first hop of each
@@ -306,7 +311,7 @@ def play(schedule: Schedule, fabric: Fabric) -> Played:
         first, groups = np.ones(len(schedule), np.bool_), 1
     else:
         groups = len(fabric.siblings()[1])
-        rows, held, first = _rows_over_links(schedule.unfolded(1) if groups > 1 else schedule, fabric, groups)
+        rows, held, first = _rows_over_links(_beside_siblings(schedule, fabric), fabric, groups)
     begin = np.zeros(len(first))
     place = np.concatenate([[0], np.cumsum(np.bincount(rows.lightpath))])
     seconds, sending = kernels.play_rows(rows, place, held, begin)

@@ -339,10 +339,11 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
     """Yield schedules of an all-gather, reduce-scatter or all-reduce over circulants, a lift and a Kautz graph, or
     those of :func:`_exchange_candidates` for an all-to-all, not yet verified.
 
-    Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2, to be built
-    where nothing takes at most 2 % more than the bound, of an all-reduce than twice that of an all-gather; left out
-    are more than 65,536 transfers in a period of the lift and more than 8,388,608 rows over the graph. The lift has the
-    largest period up to 8 that divides the ranks. Where each rank has one circuit there are circulants only.
+    Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2. The latter
+    is built only where all else takes over 2 % more than the bound, or, of an all-reduce, than twice the bound of an
+    all-gather. Left out are more than 65,536 transfers in a period of the lift and more than 8,388,608 rows over the
+    graph. The lift has the largest period up to 8 that divides the ranks. Where each rank has one circuit there are
+    circulants only.
     """
     if collective.kind == "all-to-all":
         yield from _exchange_candidates(collective, fabric)

@@ -185,9 +185,9 @@ class WhatIfs:
         return WhatIf(change=change, winner=winner, step=winner.sample_time / self._winner.sample_time)
 
     def _path(self, cluster: Cluster, request: SearchRequest, what: str = "winner") -> Path | None:
-        """Return the path of the cache file for the winner of a question on this search's model, or for ``what`` else
-        follows from that, whether or not it exists; its name is a hash of the question, of the code that answers, and
-        of the effort of searches for schedules. None where a plug-in is installed."""
+        """Return the path of the cache file for the winner of a question on this search's model, or, where ``what`` is
+        "limit", for the :attr:`limit`, whether or not it exists. Its name is a hash of the question, of the code that
+        answers, and of the effort of searches for schedules. None where a plug-in is installed."""
         if any_installed():
             return None
         # Sites decide no ranking.
