@@ -17,7 +17,7 @@ import numpy as np
 
 from lightloom.core.arrays import Column, Effort, Floats, Ints, Mask
 from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
-from lightloom.core.kernels import njit_cached
+from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.core.memory import require_memory
 from lightloom.core.results import content_hash
 
@@ -97,11 +97,24 @@ def ordered_links(runs: Sequence[tuple[Any, Any, Any, Any]], backward: Sequence[
 def links_of(footprint: Footprint) -> tuple[Ints, Ints]:
     """Return every link that every transfer occupies, as two arrays of one entry for each: number of the transfer,
     from 0, ascending, and number of the link, in the order of the transfer's runs."""
-    length = footprint.length.ravel()
-    run = np.repeat(np.arange(len(length)), length)
-    step = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)
-    base, start, period = (part.ravel()[run] for part in (footprint.base, footprint.start, footprint.period))
-    return run // max(footprint.length.shape[1], 1), base + (start + step) % period
+    transfer, link = np.empty((2, int(footprint.length.sum())), np.int64)
+    _list_links(Footprint(*(np.ascontiguousarray(column, np.int64) for column in footprint)), transfer, link)
+    return transfer, link
+
+
+@njit_without_arrays
+def _list_links(footprint: Footprint, transfer: Ints, link: Ints) -> None:
+    """Write the links that transfers occupy: the number of the transfer and of the link, [entry] each, as
+    :func:`links_of` returns them."""
+    entry = 0
+    for number in range(footprint.length.shape[0]):
+        for run in range(footprint.length.shape[1]):
+            base, period = footprint.base[number, run], footprint.period[number, run]
+            at = footprint.start[number, run] % max(period, 1)
+            for _ in range(footprint.length[number, run]):
+                transfer[entry], link[entry] = number, base + at
+                entry += 1
+                at = at + 1 if at + 1 < period else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,14 +504,28 @@ def _choose_cover(transfers: Ints, begins: Ints, first: Ints, link: Ints, links:
         The most links chosen for a rank; where ``chosen`` has fewer places, the others are left out of it.
     """
     count, passed, most = np.zeros(links, np.int64), np.empty(links, np.int64), 0
+    place = np.empty(links, np.int64)
     for rank in range(len(begins) - 1):
-        left, used, places = transfers[begins[rank] : begins[rank + 1]].copy(), 0, 0
-        for transfer in left:
+        own = transfers[begins[rank] : begins[rank + 1]]
+        used = entries = 0
+        for transfer in own:
             for entry in range(first[transfer], first[transfer + 1]):
                 if count[link[entry]] == 0:
                     passed[used] = link[entry]
                     used += 1
                 count[link[entry]] += 1
+            entries += first[transfer + 1] - first[transfer]
+        # Of each link, the transfers that pass it, side by side.
+        through, end = np.empty(entries, np.int64), 0
+        for each in passed[:used]:
+            place[each] = end
+            end += count[each]
+        filled = place.copy()
+        for number in range(len(own)):
+            for entry in range(first[own[number]], first[own[number] + 1]):
+                through[filled[link[entry]]] = number
+                filled[link[entry]] += 1
+        left, places = np.ones(len(own), np.bool_), 0
         while True:
             best = -1
             for each in passed[:used]:
@@ -508,18 +535,11 @@ def _choose_cover(transfers: Ints, begins: Ints, first: Ints, link: Ints, links:
                     best = each
             if best < 0:
                 break
-            kept = 0
-            for transfer in left:
-                entry = first[transfer]
-                while entry < first[transfer + 1] and link[entry] != best:
-                    entry += 1
-                if entry < first[transfer + 1]:
-                    for other in range(first[transfer], first[transfer + 1]):
-                        count[link[other]] -= 1
-                else:
-                    left[kept] = transfer
-                    kept += 1
-            left = left[:kept]
+            for number in through[place[best] : filled[best]]:
+                if left[number]:
+                    left[number] = False
+                    for entry in range(first[own[number]], first[own[number] + 1]):
+                        count[link[entry]] -= 1
             if places < chosen.shape[1]:
                 chosen[rank, places] = best
             places += 1

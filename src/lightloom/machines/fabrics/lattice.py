@@ -9,7 +9,7 @@ choice of the other coordinates, and each line has a track of links forward and 
 """
 
 from collections.abc import Sequence
-from itertools import product
+from functools import lru_cache
 from math import prod
 from typing import Annotated, Any, NamedTuple
 
@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field
 
 from lightloom.core.arrays import Ints, Mask
 from lightloom.core.fields import Count
+from lightloom.core.kernels import njit_cached, njit_inlined
 
 
 def _parsed(value: Any) -> Any:
@@ -124,20 +125,9 @@ class Lattice(NamedTuple):
         side = self.dims[axis]
         return [at if self._short(other) else (at + side * halves) % (2 * side) for other, at in enumerate(cell)]
 
-    def _on_line(self, axis: int, cell: Sequence[Ints]) -> list[Ints]:
-        """Return, for each cell, the place on its line along dimension ``axis`` at index ``axis``, and at the other
-        indices the coordinates of the line: [dimension][cell]. ``cell`` are the coordinates of cells,
-        [dimension][cell]."""
-        if not self._short(axis):
-            return list(cell)
-        half = cell[self.dims.index(2 * self.dims[axis])] // self.dims[axis]
-        place = self._moved(axis, cell, -half)
-        place[axis] = cell[axis] + self.dims[axis] * half
-        return place
-
     def _off_line(self, axis: int, place: Sequence[Ints]) -> list[Ints]:
         """Return the coordinates of cells, [dimension][cell], that are given by line and place on it along dimension
-        ``axis`` as :meth:`_on_line` returns them; its inverse."""
+        ``axis``: at index ``axis`` the place on the line, at the other indices the coordinates of the line."""
         if not self._short(axis):
             return list(place)
         cell = self._moved(axis, place, place[axis] // self.dims[axis])
@@ -155,58 +145,28 @@ class Lattice(NamedTuple):
             copies: number of grids of this shape whose links are numbered together.
             copy: number of the grid that each transfer takes, from 0.
         """
-        cell, steps = list(self.coordinates(source)), self.steps(source, destination)
-        runs, total = [], copies * self.cells
-        for turn, axis in enumerate(reversed(range(len(self.dims)))):
-            place, sizes = self._on_line(axis, cell), self._line_sizes(axis)
-            line: Ints = np.zeros_like(place[axis]) + copy
-            for other in (other for other in range(len(sizes)) if other != axis):
-                line = line * sizes[other] + place[other]
-            start, end = place[axis], (place[axis] + steps[axis]) % sizes[axis]
-            forward = steps[axis] >= 0
-            base = 2 * turn * total + np.where(forward, 0, total) + line * sizes[axis]
-            runs.append(LinkRun(base, np.where(forward, start, end), np.abs(steps[axis]), sizes[axis], ~forward))
-            place[axis] = end
-            cell = self._off_line(axis, place)
-        return runs
+        source, destination, copy = np.broadcast_arrays(source, destination, copy)
+        runs = np.empty((len(self.dims), 4, source.size), np.int64)
+        shape = _line_shape(self)
+        cells = [np.array(cell, np.int64).ravel() for cell in (source, destination, copy)]
+        for cell, count in zip(cells, (self.cells, self.cells, copies), strict=True):
+            if len(cell) and (cell.min() < 0 or cell.max() >= count):
+                raise IndexError(f"a grid of {describe(self.dims)}: expected numbers below {count}, not {cell.max()}")
+        _link_runs(shape, *cells, copies * self.cells, runs)
+        columns = runs.reshape(len(runs), 4, *source.shape)
+        periods = reversed(shape.sizes.diagonal().tolist())
+        return [LinkRun(*part[:3], period, part[3] > 0) for part, period in zip(columns, periods, strict=True)]
 
     def steps(self, source: Ints, destination: Ints) -> list[Ints]:
         """Return the links of a shortest route along each dimension, negative for backward: [dimension][transfer]. Of
         two ways around a line that are equally short, cells whose coordinate sum is even go forward, the others
-        backward; open lines have one way."""
-        start = self.coordinates(source)
-        even = np.sum(start, axis=0) % 2 == 0
-        ahead = [last - first for first, last in zip(start, self.coordinates(destination), strict=True)]
-        if self.twisted:
-            return self._twisted_steps(ahead, even)
-        return [_shorter(way, size, even) for way, size in zip(ahead, self.dims, strict=True)] if self.wraps else ahead
+        backward; open lines have one way.
 
-    def _twisted_steps(self, ahead: list[Ints], even: Mask) -> list[Ints]:
-        """Return the signed links along each dimension of shortest routes on a twisted torus: [dimension][transfer].
-
-        Each short dimension is left on the near or on the far side; an odd number of far sides moves all long
-        coordinates by half.
-
-        Args:
-            ahead: coordinate of the destination less that of the source, [dimension][transfer].
-            even: mask, true where the source's coordinate sum is even, which decides between equally short ways: for
-                forward links along the long dimensions and the first combination of sides found, the near ones first;
-                where false, for backward links and the last combination.
+        On a twisted torus each short dimension is left on the near or on the far side; an odd number of far sides moves
+        all long coordinates by half. Of combinations that are equally short, such cells take the first, the near sides
+        first, the others the last.
         """
-        side, short = min(self.dims), [axis for axis in range(len(self.dims)) if self._short(axis)]
-        shortest: list[Ints] = []
-        for over in product((False, True), repeat=len(short)):
-            way = [_shorter(long + side * (sum(over) % 2), 2 * side, even) for long in ahead]
-            for axis, crosses in zip(short, over, strict=True):
-                far = np.where(ahead[axis] == 0, np.where(even, side, -side), -side * np.sign(ahead[axis]))
-                way[axis] = ahead[axis] + far * crosses
-            if not shortest:
-                shortest = way
-                continue
-            links, least = np.sum(np.abs(way), axis=0), np.sum(np.abs(shortest), axis=0)
-            better = (links < least) | ((links == least) & ~even)
-            shortest = [np.where(better, new, old) for new, old in zip(way, shortest, strict=True)]
-        return shortest
+        return [np.where(run.backward, -run.length, run.length) for run in self.runs(source, destination)[::-1]]
 
     def hops(self, source: Ints, destination: Ints) -> Ints:
         """Return the number of links on a shortest route between cells, in the shape to which ``source`` and
@@ -296,11 +256,122 @@ class Lattice(NamedTuple):
         return order
 
 
-def _shorter(ahead: Ints, size: int, even: Mask) -> Ints:
-    """Return the signed number of links of the shorter way around a closed line of ``size`` cells to cells ``ahead``
-    cells on, negative for backward; where both ways are equally short, forward where ``even`` is True."""
-    forward = ahead % size
-    return np.where(2 * forward < size + even, forward, forward - size)
+class _LineShape(NamedTuple):
+    """The lines of a grid along each of its dimensions."""
+
+    places: Ints
+    """Coordinates of each cell: [cell, dimension]."""
+    sizes: Ints
+    """Extents as lines along each dimension see them: [dimension of the line, dimension]."""
+    short: Mask
+    """True for the short dimensions of a twisted torus: [dimension]."""
+    side: int
+    """Cells along the short dimensions."""
+    wraps: bool
+
+
+@lru_cache(maxsize=64)
+def _line_shape(lattice: Lattice) -> _LineShape:
+    """Return the lines of a grid, cached; the arrays must not be changed."""
+    axes = range(len(lattice.dims))
+    sizes = np.array([lattice._line_sizes(axis) for axis in axes])
+    short = np.array([lattice._short(axis) for axis in axes])
+    places = np.stack(lattice.coordinates(np.arange(lattice.cells)), axis=1)
+    return _LineShape(np.ascontiguousarray(places, np.int64), sizes, short, min(lattice.dims), lattice.wraps)
+
+
+@njit_inlined
+def _shorter(ahead: int, size: int, even: bool) -> int:
+    """Return the signed number of links of the shorter way around a closed line of ``size`` cells to the cell ``ahead``
+    cells on, from −size to twice the size, negative for backward; where both ways are equally short, forward where
+    ``even`` is True."""
+    forward = ahead + size * (int(ahead < 0) - int(ahead >= size))
+    return forward - (0 if 2 * forward < size + even else size)
+
+
+@njit_cached
+def _twisted_steps(ahead: Ints, short: Mask, side: int, even: bool, step: Ints) -> None:
+    """Write the signed links along each dimension of a shortest route on a twisted torus with sides ``side`` and its
+    double, as :meth:`Lattice.steps` says: [dimension].
+
+    ``ahead`` is the coordinate of the destination less that of the source, [dimension], and ``even`` True where the
+    source's coordinate sum is even.
+    """
+    least, way, crossings = -1, np.empty_like(step), 1 << short.sum()
+    for over in range(crossings):
+        odd, left = 0, over
+        while left:
+            odd, left = odd ^ (left & 1), left >> 1
+        links, bit = 0, crossings
+        for axis in range(len(ahead)):
+            if short[axis]:
+                bit >>= 1
+                way[axis] = ahead[axis]
+                if over & bit:
+                    forward = ahead[axis] < 0 or (ahead[axis] == 0 and even)
+                    way[axis] += side if forward else -side
+            else:
+                way[axis] = _shorter(ahead[axis] + side * odd, 2 * side, even)
+            links += abs(way[axis])
+        if least < 0 or links < least or (links == least and not even):
+            least = links
+            step[:] = way
+
+
+@njit_cached
+def _link_runs(shape: _LineShape, source: Ints, destination: Ints, copy: Ints, total: int, runs: Ints) -> None:
+    """Write, for each dimension in the order of the route, base, start, length and direction (1 for backward) of the
+    links of each transfer, as :meth:`Lattice.runs` returns them: [dimension, column, transfer].
+
+    Args:
+        source, destination, copy: cells and number of the grid: [transfer] each.
+        total: cells of all grids whose links are numbered together.
+    """
+    places, axes, side, twisted = shape.places, shape.places.shape[1], shape.side, shape.short.any()
+    cell, ahead, step = np.empty(axes, np.int64), np.empty(axes, np.int64), np.empty(axes, np.int64)
+    for transfer in range(len(source)):
+        odd = 0
+        for axis in range(axes):
+            cell[axis] = places[source[transfer], axis]
+            ahead[axis] = places[destination[transfer], axis] - cell[axis]
+            odd ^= cell[axis] & 1
+        if twisted:
+            _twisted_steps(ahead, shape.short, side, odd == 0, step)
+        else:
+            for axis in range(axes):
+                step[axis] = _shorter(ahead[axis], shape.sizes[axis, axis], odd == 0) if shape.wraps else ahead[axis]
+        for turn in range(axes):
+            axis = axes - 1 - turn
+            size, half = shape.sizes[axis, axis], 0
+            if shape.short[axis]:
+                # A line goes on in the other half of the long dimensions.
+                for other in range(axes - 1, -1, -1):
+                    half = half if shape.short[other] else cell[other] // side
+                _move(cell, shape.short, side, half)
+                cell[axis] += side * half
+            line = copy[transfer]
+            for other in range(axes):
+                if other != axis:
+                    line = line * shape.sizes[axis, other] + cell[other]
+            start, backward = cell[axis], step[axis] < 0
+            end = start + step[axis]
+            end += size * (int(end < 0) - int(end >= size))
+            runs[turn, 0, transfer] = (2 * turn + backward) * total + line * size
+            runs[turn, 1, transfer] = end if backward else start
+            runs[turn, 2, transfer] = abs(step[axis])
+            runs[turn, 3, transfer] = backward
+            cell[axis] = end
+            if shape.short[axis]:
+                _move(cell, shape.short, side, end // side)
+                cell[axis] = end % side
+
+
+@njit_inlined
+def _move(cell: Ints, short: Mask, side: int, half: int) -> None:
+    """Move, in place, the long coordinates of a cell of a twisted torus by ``half`` times half of their length."""
+    for axis in range(len(cell)):
+        if not short[axis]:
+            cell[axis] = (cell[axis] + side * half) % (2 * side)
 
 
 def most_square(ranks: int, dimensions: int) -> tuple[int, ...]:
