@@ -161,11 +161,12 @@ def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
     family: list[int] = []
     base = 0
     for i, chords in enumerate(wiring.chords):
-        parts += _chords(chords, ranks, base)
-        family += [i] * len(chords.skips)
+        for start, length, colours in _chords(chords._replace(width=1), ranks):
+            parts.append((start, length, np.full(len(start), chords.width), base + colours * chords.width))
+            family.append(i)
         base += chords.wavelengths
     if wiring.feeder is not None:
-        parts += _spans(wiring.hubs, wiring.feeder, ranks, base)
+        parts += [(*columns, base + channel) for *columns, channel in _spans(wiring.hubs, wiring.feeder, ranks)]
     family += [len(wiring.chords)] * (len(parts) - len(family))
     kind = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
     start, length, width, channel = (np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(4))
@@ -183,23 +184,22 @@ def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
     return ExchangeCircuits(ranks, period, *columns, channel[order].T.astype(np.int32), reverse)
 
 
-def _chords(chords: Level | Tours | MixedTours, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Yield, for chords of each length, start, length in ranks, width and first channel of the clockwise ones, an array
-    [chord] each.
-
-    Channels are numbered from ``base`` on.
-    """
+# Tours of the same numbers as a level equal it, as tuples do.
+@lru_cache(maxsize=1024, typed=True)
+def _chords(chords: Level | Tours | MixedTours, ranks: int) -> list[tuple[Ints, Ints, Ints]]:
+    """Return, for chords of each length, start, length in ranks and colour of the clockwise ones, an array [chord]
+    each, which the caller must not change. Cached: a search asks for the same chords many times."""
     hub = hub_ranks(ranks, chords.hubs)
-    for skip, colours in chords.coloured():
-        length = (np.roll(hub, -skip) - hub) % ranks
-        yield hub, length, np.full(len(hub), chords.width), base + colours * chords.width
+    return [(hub, (np.roll(hub, -skip) - hub) % ranks, colours) for skip, colours in chords.coloured()]
 
 
-def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Yield start, length, width and first channel of the clockwise spans (lightpaths of the trees that join a hub with
-    the ranks in half a gap on each side of it), [span] each: lengths in ranks, widths in wavelengths, channels numbered
-    from ``base`` on. The spans of both sides share channels."""
+@lru_cache(maxsize=1024)
+def _spans(hubs: int, feeder: Feeder, ranks: int) -> list[tuple[Ints, Ints, Ints, Ints]]:
+    """Return start, length, width and first channel of the clockwise spans (lightpaths of the trees that join a hub
+    with the ranks in half a gap on each side of it), an array [span] each, which the caller must not change: lengths in
+    ranks, widths in wavelengths, channels numbered from 0 on. The spans of both sides share channels. Cached."""
     hub = hub_ranks(ranks, hubs)
+    parts: list[tuple[Ints, Ints, Ints, Ints]] = []
     gap = (np.roll(hub, -1) - hub) % ranks
     for size in np.unique(gap).tolist():
         spans = trees_of(feeder, size // 2)
@@ -209,7 +209,8 @@ def _spans(hubs: int, feeder: Feeder, ranks: int, base: int) -> Iterator[tuple[I
             for near, far, channel, width in spans:
                 start = (at + (near if side == 1 else -far)) % ranks
                 same = np.ones_like(start)
-                yield start, same * (far - near), same * width, same * (base + channel)
+                parts.append((start, same * (far - near), same * width, same * channel))
+    return parts
 
 
 def longest_circuit(wiring: Wiring, ranks: int) -> int:
