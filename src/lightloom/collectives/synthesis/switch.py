@@ -318,6 +318,9 @@ _NEAR = 1.002
 """Times the bound at which nothing else is tried."""
 _WORTH_ROWS = 1.02
 """Times the bound at which no graph is tried in which nothing repeats, which has the most rows by far."""
+_SENDING = 0.5
+"""Share of an all-gather's bound that is sending, above which that graph, which does not use its circuits alike, is not
+tried: among 128 to 1,024 ranks it was fastest up to 0.33."""
 
 
 def on_switch(collective: Collective, fabric: Fabric) -> Schedule:
@@ -340,8 +343,8 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
     those of :func:`_exchange_candidates` for an all-to-all, not yet verified.
 
     Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2. The latter
-    is built only where all else takes over 2 % more than the bound, or, of an all-reduce, than twice the bound of an
-    all-gather. Left out are more than 65,536 transfers in a period of the lift and more than 8,388,608 rows over the
+    is built only where sending takes at most half of an all-gather's bound, and all else over 2 % more than the bound,
+    or, of an all-reduce, than twice the bound of an all-gather. Left out are more than 65,536 transfers in a period of the lift and more than 8,388,608 rows over the
     graph. The lift has the largest period up to 8 that divides the ranks. Where each rank has one circuit there are
     circulants only.
     """
@@ -369,6 +372,10 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
         if ranks * period * pieces <= _MOST_FOLDED:
             note = _circuits_note(f"circuits of {degree} planes that repeat every {period} ranks", "share", pieces)
             yield gather_over_lift(collective, fabric, several_ranks, pieces, note)
+    gather = collective.of_kind("all-gather")
+    sending = (ranks - 1) * collective.nbytes_per_rank / (degree * fabric.channel_bandwidth)
+    if sending > _SENDING * (degree_seconds(gather, fabric) - fabric.setup_time):
+        return
     graph = kautz(ranks, degree)
     circuits = graph.only(graph.source != graph.destination)
     for pieces in _PIECES[:2]:
@@ -377,8 +384,7 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
             build = partial(gather_over, collective, fabric, circuits, pieces, note=note)
             # An all-reduce goes over the same trees twice, in and out.
             twice = collective.kind == "all-reduce"
-            gather = collective.of_kind("all-gather") if twice else collective
-            yield Unbuilt(_near(_WORTH_ROWS * (1 + twice), gather, fabric), build)
+            yield Unbuilt(_near(_WORTH_ROWS * (1 + twice), gather if twice else collective, fabric), build)
 
 
 def _near(times: float, collective: Collective, fabric: Fabric) -> float:
