@@ -324,8 +324,8 @@ class GroupPrices(Pricing):
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
         """Return a list with one proved lower bound on the price of a collective, by its bytes, for which no schedule
-        is built. Where gradients are exchanged by a method, which changes the bytes, or prices are those of a library,
-        it is not used, and :meth:`lines` are returned instead.
+        is built; for a method of exchange with phases of its own that of the phases and the coding. Where gradients are
+        coded along a schedule, or prices are those of a library, :meth:`lines` are returned instead.
 
         Args:
             kind: of the collective.
@@ -337,6 +337,13 @@ class GroupPrices(Pricing):
         """
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
+        if exchange and not self._exchanges[exchange].in_schedule:
+
+            def plain(part_kind: Kind, members: int, apart: int) -> Sequence[LowerPrice]:
+                """Return the proved bound of a plain collective in groups of ``members`` ranks that lie ``apart``."""
+                return self.proved_lines(part_kind, algorithm, members, 0, apart, hidden_setup=hidden_setup)
+
+            return self._phased(algorithm, ranks, exchange, stride).lines(kind, plain)
         if exchange or (not part.parts and LIBRARY in self._among(kind, algorithm, part, exchange)):
             return self.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)
         return [self._proved_line(kind, part)]

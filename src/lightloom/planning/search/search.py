@@ -617,14 +617,17 @@ def _with_algorithm(
         if isinstance(plain, RefusedPlan):
             continue
         for number in range(1, len(rows.job.exchanges) + 1):
-            other = _simulated(rows, algorithm, strategy._replace(exchange=number))
+            coded = strategy._replace(exchange=number)
+            if below is not None and not _may_be_faster(rows, coded, below()):
+                continue
+            other = _simulated(rows, algorithm, coded)
             yield replace(other, uncompressed=plain) if isinstance(other, Plan) else other
 
 
 def _may_be_faster(rows: ClusterRows, strategy: Strategy, below: float) -> bool:
-    """Return True where a strategy fits the memory, is served, and its first bound, with any algorithm, is below so
-    many seconds a sample."""
-    row = Strategies.of(strategy._replace(algorithm=AUTO))
+    """Return True where a strategy fits the memory, is served, and its first bound is below so many seconds a sample:
+    with any algorithm, or, where a method exchanges the gradients, with that of the strategy."""
+    row = Strategies.of(strategy if strategy.exchange else strategy._replace(algorithm=AUTO))
     if memory(rows.job, row).item() > rows.capacity or not admitted(rows.job, row).item():
         return False
     return float(bounds(rows.job, row, proved=True).item() / strategy.global_batch) < below
