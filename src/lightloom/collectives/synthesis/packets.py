@@ -196,7 +196,7 @@ _NEAR, _NEAR_AMONG_MANY = 1.001, 1.01
 """Times the lower bound at which nothing further is tried; the second among many ranks that switches join, whose rows
 take seconds to put in order."""
 _MANY_ROWS = 1 << 13
-"""Rows from which more pieces are tried only as long as they gain."""
+"""Rows, those of sibling groups included, from which more pieces are tried only as long as they gain."""
 
 
 def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
@@ -282,10 +282,12 @@ def _suited(fabric: Fabric) -> Algorithm:
 
 def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Iterator[Unbuilt]:
     """Yield the steps without barriers, not yet verified, with every chunk in as many pieces as ``numbers`` says in
-    turn, each to be built where the busiest link leaves it faster than what was found before: from 8,192 rows on 3 %
-    faster. The last is the first that is not faster than the one before: from so many rows on not 3 % faster. Of a
-    broadcast or a reduce with fewer rows all are tried, as more pieces may be faster again."""
-    least = busiest_link(steps, fabric)
+    turn, each to be built where the busiest link leaves it faster than what was found before: from 8,192 rows on, of
+    all sibling groups where there are some, 3 % faster. The last is the first that is not faster than the one before:
+    from so many rows on not 3 % faster. Of a broadcast or a reduce with fewer rows all are tried, as more pieces may be
+    faster again."""
+    least, groups = busiest_link(steps, fabric), len(fabric.siblings()[1])
+    played = len(steps) if groups == 1 else groups * steps.unfolded_rows
     built: list[Timed] = []
 
     def build(pieces: int) -> Timed:
@@ -294,7 +296,7 @@ def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Itera
         return built[-1]
 
     for pieces in numbers:
-        many = len(steps) * pieces >= _MANY_ROWS
+        many = played * pieces >= _MANY_ROWS
         gain = _GAIN if many else 1.0
         yield Unbuilt(least / gain, partial(build, pieces))
         ends = many or steps.collective.kind not in ROOTED

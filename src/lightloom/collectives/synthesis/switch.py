@@ -344,9 +344,9 @@ def _switch_candidates(collective: Collective, fabric: Fabric) -> Iterator[Sched
 
     Over circulants and the lift shares travel in 1, 2, 4, 8 and 16 pieces, over the Kautz graph in 1 and 2. The latter
     is built only where sending takes at most half of an all-gather's bound, and all else over 2 % more than the bound,
-    or, of an all-reduce, than twice the bound of an all-gather. Left out are more than 65,536 transfers in a period of the lift and more than 8,388,608 rows over the
-    graph. The lift has the largest period up to 8 that divides the ranks. Where each rank has one circuit there are
-    circulants only.
+    or, of an all-reduce, than twice the bound of an all-gather. Left out are more than 65,536 transfers in a period of
+    the lift and more than 8,388,608 rows over the graph. The lift has the largest period up to 8 that divides the
+    ranks. Where each rank has one circuit there are circulants only.
     """
     if collective.kind == "all-to-all":
         yield from _exchange_candidates(collective, fabric)
