@@ -239,24 +239,27 @@ def costed(
     fabric: Fabric,
     model: CostModel = "physical",
     codec: CodecTimes | None = None,
-    *,
-    quick: bool = False,
+    bound: Bound | None = None,
 ) -> tuple[Cost, Bound]:
     """Return the cost of a schedule that was verified, and the lower bound of its collective, which the cost is checked
     against.
 
-    ``codec`` has the seconds of coding in each step, of a schedule of steps; None without a codec. ``quick`` is that of
-    :func:`~lightloom.collectives.bounds.lower_bound.lower_bound`.
+    ``codec`` has the seconds of coding in each step, of a schedule of steps; None without a codec. ``bound`` is the
+    lower bound where it is known; None to find it.
 
     Raises:
         BoundError: the cost lies below the bound.
     """
     price, collective = cost(schedule, fabric, model, codec), schedule.collective
-    return _with_bound(schedule.algorithm, price, collective, fabric, model, quick=quick)
+    return _with_bound(schedule.algorithm, price, collective, fabric, model, bound)
 
 
 def loads_costed(
-    algorithm: Algorithm, loads: StepLoads, fabric: Fabric, codec: CodecTimes | None = None, *, quick: bool = False
+    algorithm: Algorithm,
+    loads: StepLoads,
+    fabric: Fabric,
+    codec: CodecTimes | None = None,
+    bound: Bound | None = None,
 ) -> tuple[Cost, Bound]:
     """Return the cost of the loads of a verified schedule, and the lower bound of its collective, which the cost is
     checked against.
@@ -264,25 +267,25 @@ def loads_costed(
     Args:
         algorithm: its name is for the message.
         codec: seconds of coding in each step; None without a codec.
-        quick: that of :func:`~lightloom.collectives.bounds.lower_bound.lower_bound`.
+        bound: the lower bound, where it is known; None to find it.
 
     Raises:
         BoundError: the cost lies below the bound.
     """
     price = loads_cost(loads, fabric, codec)
-    return _with_bound(algorithm.name, price, loads.collective, fabric, loads.model, quick=quick)
+    return _with_bound(algorithm.name, price, loads.collective, fabric, loads.model, bound)
 
 
 def _with_bound(
-    name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel, *, quick: bool
+    name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel, bound: Bound | None
 ) -> tuple[Cost, Bound]:
-    """Return a cost, unchanged, and the lower bound of its collective; ``name`` is that of the algorithm, for the
-    message.
+    """Return a cost, unchanged, and the lower bound of its collective, found here where it is None; ``name`` is that of
+    the algorithm, for the message.
 
     Raises:
         BoundError: the cost lies below the bound.
     """
-    bound = lower_bound(collective, fabric, model, quick=quick)
+    bound = bound or lower_bound(collective, fabric, model)
     if not keeps_to(price, bound):
         raise BoundError(
             f"{name} on {fabric.ranks} ranks costs {price.time} s, below the lower bound of {bound.time} s set by "

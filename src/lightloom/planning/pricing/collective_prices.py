@@ -107,8 +107,9 @@ class SchedulePrices:
         self._built: dict[tuple[Kind, float], _Built] = {}
         """By kind and the size that the schedule was built for."""
         self._priced: dict[PriceKey, Priced] = {}
-        self.proved: dict[tuple[Kind, float, float], Bound] = {}
-        """Lower bounds by kind, bytes sent, and bytes coded in line, shared by all algorithms on the fabric."""
+        self.proved: dict[tuple[Kind, float, float, bool], Bound] = {}
+        """Lower bounds by kind, bytes sent, bytes coded in line, and whether the quick ones alone are among them;
+        shared by all algorithms on the fabric."""
         self.read = 0
         """Number of prices that are on the disk."""
         self._unchecked: set[PriceKey] = set()
@@ -196,16 +197,18 @@ class SchedulePrices:
         """Return True if a price from the disk may be used: the lower bound that it states equals the one computed
         again now but for rounding, and its cost does not fall below that. ``nbytes`` is the size of the collective
         before coding."""
-        fabric, sent = self._carried(kind, nbytes)
-        collective = Collective(kind, fabric.ranks, sent)
-        key = kind, sent, nbytes if fabric is not self.fabric else sent
-        if nbytes in LINE_SIZES:
-            proved = lower_bound(collective, fabric, self.model, quick=True)
-        else:
-            if key not in self.proved:
-                self.proved[key] = lower_bound(collective, fabric, self.model)
-            proved = self.proved[key]
+        proved = self._bound(kind, nbytes)
         return isclose(priced.bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
+
+    def _bound(self, kind: Kind, nbytes: float) -> Bound:
+        """Return the lower bound of what is sent for a collective of ``nbytes`` bytes before coding, found once for all
+        algorithms; at the sizes through which lines are drawn, of which nothing is told, by the quick bounds alone."""
+        fabric, sent = self._carried(kind, nbytes)
+        quick = nbytes in LINE_SIZES
+        key = kind, sent, nbytes if fabric is not self.fabric else sent, quick
+        if key not in self.proved:
+            self.proved[key] = lower_bound(Collective(kind, fabric.ranks, sent), fabric, self.model, quick=quick)
+        return self.proved[key]
 
     def drop_schedules(self) -> None:
         """Drop the rows of all schedules (one for each transfer), in place, and keep prices and loads: rows grow with
@@ -268,18 +271,16 @@ class SchedulePrices:
                 del self._priced[key]
         if key not in self._priced:
             built, (fabric, sent) = self._build(kind, nbytes), self._carried(kind, nbytes)
-            # Of prices through which lines are drawn nothing is told.
-            quick = nbytes in LINE_SIZES
             codec, values = None, self.values_nbytes(kind, nbytes)
             if self.exchange is not None and values is not None:
                 work, engine = self._work(kind, nbytes), self.exchange.coder
                 codec = work.times(values, engine.encode, engine.decode, (engine.encode_message, engine.decode_message))
+            bound = self._bound(kind, nbytes)
             if built.loads is not None:
-                loads = built.loads.at_size(sent, fabric)
-                price, bound = loads_costed(self.algorithm, loads, fabric, codec, quick=quick)
+                price, _ = loads_costed(self.algorithm, built.loads.at_size(sent, fabric), fabric, codec, bound)
             else:
                 assert built.schedule is not None
-                price, bound = costed(built.schedule.resized(sent), fabric, self.model, codec, quick=quick)
+                price, _ = costed(built.schedule.resized(sent), fabric, self.model, codec, bound)
             circuits = built.circuits if price.static else None
             self._priced[key] = Priced(cost=price, circuits=circuits, algorithm=self.algorithm.name, bound=bound)
         return self._priced[key]
