@@ -140,7 +140,7 @@ def test_no_schedule_takes_less_than_its_algorithm_takes_at_least(
     assume(collective.kind in (*FROM_ALL_GATHER, "all-to-all") and not algorithm.by_size)
     collective = collective.resized(nbytes)
     slope = bandwidth_bound(collective.resized(1.0), fabric)
-    seconds, a_byte = algorithm.floor(collective.kind, fabric, slope)
+    seconds, a_byte = algorithm.floor(fabric, algorithm.least_seconds(fabric)[collective.kind], slope)
     assert evaluate(algorithm, collective, fabric).cost.repeated_time >= (seconds + a_byte * nbytes) * (1 - 1e-9)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,11 @@ from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.memory import lacking_memory
+from lightloom.machines.fabrics.derived import link_loads, straight_hops
 from lightloom.machines.fabrics.fabric import Fabric
 
+_BELOW_ROUNDING = 1 - 1e-9
+"""Factor that keeps a floor below costs whose sums are rounded otherwise."""
 _ROUNDING = 1e-9
 """Share by which a number of channels that was computed from bandwidths may be too small."""
 
@@ -35,6 +39,50 @@ def rows_by_rank(kind: str, fabric: Fabric) -> int:
     """
     whole = kind in ("all-reduce", *ROOTED, *TO_OR_FROM_ROOT)
     return 2 * fabric.ranks * fabric.ranks.bit_length() if whole else 2 * rows_by_pair(kind, fabric)
+
+
+class Sends(NamedTuple):
+    """Transfers from rank to rank that begin together, once or several times one after the other."""
+
+    share: float
+    """Bytes of each transfer at least, over those of the collective."""
+    source: Ints | None = None
+    """Ranks that send: [transfer]; None where the ends are not stated."""
+    destination: Ints | None = None
+    times: int = 1
+    mutual: bool = False
+    """True where ranks send to each other, so that run backwards the transfers are the same."""
+
+    def backward(self) -> Sends:
+        """Return the transfers run backwards."""
+        return self if self.mutual else self._replace(source=self.destination, destination=self.source)
+
+    def takes(self, fabric: Fabric) -> tuple[float, float]:
+        """Return the seconds that the transfers take at least, all times: of no bytes, and for each byte of the
+        collective.
+
+        That is the longest latency, on the quickest route where there are several, and the bytes of the link that takes
+        longest; on circuits those of a transfer on all channels of a link, or of the rank that takes longest to receive
+        or to send its own."""
+        latency = fabric.neighbour_latency()
+        most = fabric.channels * fabric.channel_bandwidth if fabric.exclusive else float(fabric.link_bandwidth().max())
+        a_byte = 1 / most
+        if self.source is not None and self.destination is not None:
+            if not len(self.source):
+                return 0.0, 0.0
+            ways = [np.full(len(self.source), route) for route in range(fabric.routes)]
+            if not fabric.exclusive:
+                ways = [fabric.route(self.source, self.destination)]
+                load = link_loads(fabric, self.source, self.destination)
+                a_byte = float((load[load > 0] / fabric.link_bandwidth()[load > 0]).max())
+            else:
+                ends = zip(fabric.rank_bandwidths(), (self.destination, self.source), strict=True)
+                at_ranks = (np.bincount(ranks, minlength=fabric.ranks) / rates for rates, ranks in ends)
+                a_byte = max(a_byte, *(float(seconds.max()) for seconds in at_ranks))
+            each = (fabric.latency(self.source, self.destination, way) for way in ways)
+            latency = float(reduce(np.minimum, each).max())
+        latency += fabric.step_overhead
+        return self.times * latency, self.times * fabric.wire_bytes(self.share) * a_byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +118,14 @@ class Algorithm:
     ends: Callable[[int], Iterable[tuple[Ints, Ints]]] | None = None
     """Function that yields, for a number of ranks, sources and destinations of lightpaths that every collective between
     all ranks needs, no pair of them twice: [lightpath] each; None where they are not stated."""
-    rounds: Callable[[int], int] | None = None
-    """Function that returns, for a number of ranks, how many steps follow each other at least in collectives between
-    all ranks, in an all-reduce twice as many; None where they are not stated."""
-    at_once: int = 1
-    """Most ranks from which a rank receives in one of these :attr:`rounds`, each over one route."""
+    sends: Callable[[Fabric], Sequence[Sends]] | None = None
+    """Function that returns steps of an all-gather on a fabric, each after the one before, or some of its sends, as
+    they are also in an all-to-all; None where they are not stated. A reduce-scatter is that run backwards, and an
+    all-reduce both, save where :attr:`sums` says otherwise."""
+    sums: Callable[[Fabric], Sequence[Sends]] | None = None
+    """The same of an all-reduce that is not a reduce-scatter and then an all-gather."""
+    straight: bool = False
+    """True where on packet fabrics every rank sends straight to every other, all at once."""
     least_channels: int = 0
     """Channels a circuit-switched link must have."""
     rows: Callable[[str, Fabric], int] = rows_by_pair
@@ -179,25 +230,39 @@ class Algorithm:
                 return True
         return False
 
-    def floor(self, kind: str, fabric: Fabric, slope: float) -> tuple[float, float]:
+    def least_seconds(self, fabric: Fabric) -> dict[str, tuple[float, float]]:
+        """Return, for the kinds of collectives between all ranks, seconds and seconds a byte that the stated sends take
+        at least, circuits in place: on packet fabrics their latencies, and everywhere the bytes of the links, or of the
+        lightpaths and ranks, that take longest; (0, 0) where no sends are stated."""
+        if self.straight and not fabric.exclusive:
+            bandwidth = float(fabric.siblings()[0].link_bandwidth().sum())
+            a_byte = fabric.wire_bytes(straight_hops(fabric) / fabric.ranks) / bandwidth
+            gather = scatter = fabric.diameter_latency(), a_byte
+        else:
+            steps = [] if self.sends is None else [*self.sends(fabric)]
+            took = [step.takes(fabric) for step in steps]
+            gather = _added(took)
+            scatter = _added(
+                time if step.mutual else step.backward().takes(fabric) for step, time in zip(steps, took, strict=True)
+            )
+        both = (
+            _added([scatter, gather]) if self.sums is None else _added(step.takes(fabric) for step in self.sums(fabric))
+        )
+        return {"all-gather": gather, "all-to-all": gather, "reduce-scatter": scatter, "all-reduce": both}
+
+    def floor(self, fabric: Fabric, least: tuple[float, float], slope: float) -> tuple[float, float]:
         """Return seconds, and seconds a byte, that every schedule of a collective between all ranks surely takes, the
         first set-up of circuits apart: the time of no bytes at least, and how much more for each byte of the
         collective; (0, 0) where nothing more than the fabric's own bounds is known.
 
-        Where circuits surely change between steps it is another set-up, and the bytes at the fabric's bandwidth; on
-        packet fabrics the latencies of the stated rounds, and what each rank receives over so few links at once.
-
         Args:
-            slope: seconds a byte that bytes alone take on the fabric at least.
+            least: what the sends of its kind take (:meth:`least_seconds`).
+            slope: seconds a byte that bytes alone take on the fabric at least. Where circuits surely change between
+                steps they come on top of another set-up.
         """
-        if self.changes_circuits(fabric):
-            return fabric.setup_time, slope
-        if self.rounds is None or fabric.exclusive:
-            return 0.0, 0.0
-        passes, ranks = 2 if kind == "all-reduce" else 1, fabric.ranks
-        received = passes * (ranks - 1) / ranks
-        seconds = passes * self.rounds(ranks) * fabric.neighbour_latency()
-        return seconds, received / (self.at_once * float(fabric.link_bandwidth().max()))
+        if not self.changes_circuits(fabric):
+            return least
+        return fabric.setup_time + least[0], max(slope, least[1])
 
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
         """Return a sentence that says why the rows that the algorithm is estimated to make for a kind of collective on
@@ -205,6 +270,12 @@ class Algorithm:
         for at most 256 MiB."""
         rows = self.rows(kind, fabric)
         return lacking_memory(rows * ROW_NBYTES, f"{self.name} on {fabric.ranks:,} ranks, with {rows:,} rows,")
+
+
+def _added(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Return the sums of seconds and of seconds a byte, a little less for rounding."""
+    seconds, a_byte = np.sum([(0.0, 0.0), *parts], axis=0) * _BELOW_ROUNDING
+    return float(seconds), float(a_byte)
 
 
 def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:

@@ -306,45 +306,37 @@ def test_prices_on_another_fabric_share_what_is_built_and_know_that_circuits_sta
 
 
 @pytest.mark.parametrize("exchange", [0, 1])
-@given(st.lists(st.tuples(*[st.booleans()] * 4), max_size=3))
-def test_candidates_are_neither_declined_nor_failing_unless_built_for_each_size(
+@given(st.lists(st.tuples(*[st.booleans()] * 4), max_size=4))
+def test_candidates_are_not_declined_and_nothing_is_built_for_each_size(
     exchange: int, each: list[tuple[bool, bool, bool, bool]]
 ) -> None:
-    """Nor outdone by another, where gradients go as they are."""
-    form = {"striped": False, "pipelined": False, "ends": None}
+    """Those that build for each size come last, pipelines first; floors are of gradients as they are."""
+    form = {"striped": False, "ends": None}
     algorithms = [
-        SimpleNamespace(
-            number=number, name=f"a{number}", declined=declined, by_size=by_size, fails=fails, outdone=outdone, **form
-        )
-        for number, (declined, by_size, fails, outdone) in enumerate(each)
+        SimpleNamespace(name=f"a{number}", declined=declined, by_size=by_size, fails=fails, pipelined=pipelined, **form)
+        for number, (declined, by_size, fails, pipelined) in enumerate(each)
     ]
     prices = bare()
     prices._part = lambda ranks, stride: SimpleNamespace(parts=())
     prices._exchanges = {1: SimpleNamespace(in_schedule=True)}
     prices._among = lambda kind, name, part, number: algorithms
     prices._declined = lambda kind, algorithm, part, number: "declined" if algorithm.declined else None
-    prices.failure = lambda kind, algorithm, part: f"fails {algorithm.number % 2}" if algorithm.fails else None
-    prices._outdone = lambda kind, algorithm, part, others: algorithm.outdone
-    prices.schedules = lambda algorithm, part: algorithm.number
-    prices._with_codec = lambda number, method: ("coded", number)
-    found = prices._candidates("all-reduce", "ring", 4, exchange, 2)
-    kept = [
-        number
-        for number, (declined, by_size, fails, outdone) in enumerate(each)
-        if not declined and (by_size or not fails) and not (outdone and exchange == 0)
-    ]
-    assert found == (kept if exchange == 0 else [("coded", number) for number in kept])
-    prices._line = lambda number, kind, hidden: (number, kind, hidden)
+    prices.failure = lambda kind, algorithm, part: "fails" if algorithm.fails else None
+    prices.schedules = lambda algorithm, part: algorithm.name
+    prices._with_codec = lambda name, method: ("coded", name)
+    prices._floor = lambda kind, algorithm, part: (f"floor of {algorithm.name}", True)
+    prices._line = lambda prices_of, kind, hidden: (prices_of(), kind, hidden)
+    found = prices._candidates("ring", 4, exchange, 2, "all-reduce")
+    kept = [algorithm for algorithm in algorithms if not algorithm.declined]
+    assert [one.algorithm for one in found] == sorted(kept, key=lambda one: (one.by_size, not one.pipelined))
+    for one in found:
+        name = one.algorithm.name
+        own = name if exchange == 0 else ("coded", name)
+        assert one.prices() == own and one.line(True) == (own, "all-reduce", True)
+        assert one.failure() == ("fails" if one.algorithm.fails and not one.algorithm.by_size else None)
+        assert (one.floor, one.near) == ((f"floor of {name}", True) if exchange == 0 else (None, False))
     lines = prices.lines("all-reduce", "ring", 4, exchange, 2, hidden_setup=True)
-    assert lines == [(number, "all-reduce", True) for number in found]
-    if found:
-        bounded = prices._bounded("ring", 4, exchange, 2, "all-reduce")
-        assert bounded == [(number, (number, "all-reduce", False)) for number in found]
-    else:
-        reasons = dict.fromkeys(f"fails {number % 2}" for number, (_, _, fails, _) in enumerate(each) if fails)
-        with pytest.raises(UnsupportedError) as raised:
-            prices._bounded("ring", 4, exchange, 2, "all-reduce")
-        assert str(raised.value) == "; ".join(reasons)
+    assert [line._candidates for line in lines] == ([found] if found else [])
 
 
 @pytest.mark.parametrize("exchange", [0, 1, 2])
@@ -357,14 +349,17 @@ def test_methods_with_phases_are_priced_by_them(exchange: int) -> None:
     key = "ring", 4, exchange, 3
     assert prices.price(*key) == (phased if exchange == 2 else ("cheapest", key))
     prices._candidates = lambda *told: [told]
-    prices._line = lambda told, kind, hidden: (told, hidden)
-    assert prices.lines("all-gather", *key, hidden_setup=True) == [(("all-gather", "ring", 4, 0, 3), True)]
-    found = prices.lines("all-reduce", *key, hidden_setup=True)
-    assert found == (["phased"] if exchange == 2 else [(("all-reduce", "ring", 4, exchange, 3), True)])
+
+    def told(lines: Any) -> Any:
+        return [line if line == "phased" else (*line._candidates, line._hidden_setup) for line in lines]
+
+    assert told(prices.lines("all-gather", *key, hidden_setup=True)) == [(("ring", 4, 0, 3, "all-gather"), True)]
+    found = told(prices.lines("all-reduce", *key, hidden_setup=True))
+    assert found == (["phased"] if exchange == 2 else [(("ring", 4, exchange, 3, "all-reduce"), True)])
     assert len(asked) == (exchange == 2)
     if asked:
         assert asked[0][0] == "all-reduce"
-        assert asked[0][1]("all-reduce", 2, 5) == [(("all-reduce", "ring", 2, 0, 5), True)]
+        assert told(asked[0][1]("all-reduce", 2, 5)) == [(("ring", 2, 0, 5, "all-reduce"), True)]
 
 
 def test_proved_lines_are_those_of_no_schedule_unless_a_codec_or_a_library_changes_prices(

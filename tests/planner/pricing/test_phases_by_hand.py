@@ -9,7 +9,7 @@ import pytest
 
 from lightloom.collectives.cost.price import Cost
 from lightloom.core.errors import UnsupportedError
-from lightloom.planning.pricing.collective_prices import _cheapest, _together
+from lightloom.planning.pricing.collective_prices import Candidate, _cheapest, _together
 from lightloom.planning.simulation.engine import Priced
 
 
@@ -79,12 +79,16 @@ class Price:
             raise UnsupportedError(self.seconds)
         return SimpleNamespace(cost=SimpleNamespace(repeated_time=self.seconds))
 
+    def candidate(self, line: Any) -> Candidate:
+        own: Any = self
+        return Candidate(own.algorithm, None, False, lambda: None, lambda: own, lambda hidden: line)
+
 
 @pytest.mark.parametrize(
     ("candidates", "best", "asked"),
     [
         # Name, lower bound and seconds of each.
-        ([("c", 4.75, 4.75), ("a", 1.0, 5.0), ("b", 4.0, 4.5)], "b", "ab"),
+        ([("c", 4.75, 4.75), ("a", 1.0, 5.0), ("b", 4.0, 4.5)], "b", "abc"),
         # Of equally fast ones the first by name, even if its bound is the price of another.
         ([("b", 1.0, 3.0), ("a", 2.0, 3.0)], "a", "ab"),
         ([("b", 1.0, 3.0), ("a", 3.0, 3.0)], "a", "ab"),
@@ -99,14 +103,14 @@ def test_the_cheapest_is_found_without_pricing_what_cannot_be(
 ) -> None:
     prices = [Price(name, seconds) for name, _, seconds in candidates]
     lines = [lambda size, bound=bound: bound if float(size) == 8.0 else 0.0 for _, bound, _ in candidates]
-    found: Any = _cheapest([*zip(prices, lines, strict=True)], "all-gather", 8.0)  # type: ignore[list-item]
+    found: Any = _cheapest([each.candidate(line) for each, line in zip(prices, lines, strict=True)], "all-gather", 8.0)
     assert found.algorithm.name == best
     assert "".join(sorted(each.algorithm.name for each in prices if each.asked == 1)) == asked
 
 
 def test_one_schedule_for_all_sizes_is_taken_unpriced_and_what_fails_says_why() -> None:
     def chosen(*prices: Price) -> Any:
-        return _cheapest([(each, lambda _: 0.0) for each in prices], "all-gather", 8.0)  # type: ignore[misc]
+        return _cheapest([each.candidate(lambda _: 0.0) for each in prices], "all-gather", 8.0)
 
     alone, sized = Price("a", "never asked"), Price("a", 1.0, by_size=True)
     assert chosen(alone) is alone and alone.asked == 0

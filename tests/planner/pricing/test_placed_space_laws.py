@@ -105,7 +105,7 @@ def test_groups_are_of_neighbours_unless_a_stride_is_given() -> None:
     def part(ranks: int, stride: int) -> None:
         asked.append(stride)
 
-    def candidates(kind: str, algorithm: str, ranks: int, exchange: int, stride: int) -> tuple[()]:
+    def candidates(algorithm: str, ranks: int, exchange: int, stride: int, kind: str) -> tuple[()]:
         asked.append(stride)
         return ()
 

@@ -15,7 +15,6 @@ from lightloom.planning.pricing.collective_prices import (
     _CHORD_SIZES,
     _DENSE_SIZES,
     LINE_SIZES,
-    LowerPrice,
     PriceLine,
     chords,
     exchange_line,
@@ -23,7 +22,6 @@ from lightloom.planning.pricing.collective_prices import (
     proved_line,
     sized_line,
     steps_between,
-    undominated,
 )
 
 SIZES = np.array([0.0, 1.0, 4095.0, 4096.0, 1e5, 3e7, 2e10, 2.0**37])
@@ -108,23 +106,3 @@ def test_an_exchange_is_bound_by_the_quickest_algorithm_of_each_phase_and_by_cod
     line = exchange_line(((first, 0.5), (second, 1.0)), (3.0, 0.25), 4)
     # Half of the bytes in the first phase: their chord is the lower one up to one byte of the collective.
     assert line(np.array([0.4, 8.0])) == pytest.approx([(3.1 + 0.4 + 7) / 4, (3 + 2 + 1 + 7) / 4])
-
-
-@given(st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 2.0])] * 4), max_size=6))
-def test_lines_that_are_left_out_are_nowhere_the_lowest(drawn: list[tuple[float, ...]]) -> None:
-    lines = [PriceLine(near, slope * 1e-6, far * 2.0**37, beyond) for near, slope, far, beyond in drawn]
-    others: list[LowerPrice] = [chords((0.0, 1.0), (0.5, 0.5)), steps_between(lambda _: 0.5)]
-    found = undominated([*lines, *others])
-    kept = [line for line in found if isinstance(line, PriceLine)]
-    assert found == [*kept, *others]
-    for line in lines:
-        assert any(other.below(line) for other in kept)
-    for place, line in enumerate(kept):
-        assert not any(other.below(line) for other in (*kept[:place], *kept[place + 1 :]))
-
-
-@given(st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 2.0])] * 4), min_size=2, max_size=2))
-def test_a_line_below_another_is_so_at_every_size(drawn: list[tuple[float, ...]]) -> None:
-    one, other = (PriceLine(near, slope * 1e-6, far * 2.0**37, beyond) for near, slope, far, beyond in drawn)
-    if one.below(other):
-        assert (one(SIZES) <= other(SIZES)).all()

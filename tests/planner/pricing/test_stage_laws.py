@@ -22,7 +22,7 @@ from lightloom.planning.parallelism.placement.placement import Reach
 from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
 from lightloom.planning.pricing import collective_prices, group_prices
 from lightloom.planning.pricing import strategy_step as step_energy
-from lightloom.planning.pricing.collective_prices import LibraryPrices
+from lightloom.planning.pricing.collective_prices import Candidate, LibraryPrices, PriceLine
 from lightloom.planning.pricing.group_prices import (
     Division,
     circuits_stand,
@@ -370,58 +370,93 @@ def test_energy_of_a_library_is_that_of_a_ring_through_all_nodes() -> None:
     assert prices._energy("all-reduce", 10.0, 2) is None
 
 
+class Alone:
+    """An algorithm with the seconds that any collective takes by it, or none where it fails at the size."""
+
+    def __init__(self, name: str, seconds: float | None, *, by_size: bool = False) -> None:
+        self.algorithm, self.seconds, self.asked = SimpleNamespace(name=name, by_size=by_size), seconds, 0
+        self.built = False
+
+    def __call__(self, kind: str, nbytes: float) -> Any:
+        self.asked += 1
+        if self.seconds is None:
+            return Refusal("made up", f"{self.algorithm.name} fails")
+        return SimpleNamespace(cost=SimpleNamespace(repeated_time=self.seconds))
+
+    def candidate(self, bound: float, floor: float | None = None, why: str | None = None) -> Any:
+        def failure() -> str | None:
+            self.built = True
+            return why
+
+        line: Any = lambda nbytes: np.array(bound)  # noqa: E731
+        lowest = None if floor is None else PriceLine(floor, 0.0, 0.0, 0.0)
+        return Candidate(self.algorithm, lowest, False, failure, lambda: self, lambda hidden: line)  # type: ignore[arg-type]
+
+
 CANDIDATES = st.lists(
-    st.tuples(st.integers(1, 4), st.integers(0, 3), st.sampled_from("abc"), st.booleans()), min_size=1, max_size=4
+    st.tuples(
+        *(st.integers(0, 3) for _ in range(3)),
+        st.sampled_from("abc"),
+        st.sampled_from(["no", "at this size", "at all"]),
+    ),
+    min_size=1,
+    max_size=4,
 )
 
 
 @given(CANDIDATES)
-def test_the_cheapest_prices_are_found_without_asking_those_whose_bounds_are_higher(each: Any) -> None:
-    """Of equal ones the first by name; algorithms that fail at a size are passed over."""
-    asked: list[int] = []
-
-    class Prices:
-        def __init__(self, place: int, time: float, name: str, fails: bool) -> None:
-            self.place, self.time, self.fails = place, time, fails
-            self.algorithm = SimpleNamespace(name=name, by_size=len(each) == 1)
-
-        def __call__(self, kind: str, nbytes: float) -> Any:
-            asked.append(self.place)
-            return Refusal("made up", f"{self.place} fails") if self.fails else self.cost()
-
-        def cost(self) -> Any:
-            return SimpleNamespace(cost=SimpleNamespace(repeated_time=self.time))
-
-    made = [Prices(place, time + spare, name, fails) for place, (time, spare, name, fails) in enumerate(each)]
-    lines = [lambda nbytes, bound=time: np.array(bound) for time, *_ in each]
-    candidates: Any = list(zip(made, lines, strict=True))
-    able = [prices for prices in made if not prices.fails]
+def test_the_cheapest_prices_are_found_without_building_those_whose_floors_are_not_below(each: Any) -> None:
+    """Nor asking those whose bounds are higher; of equal ones the first by name; algorithms that fail are passed
+    over."""
+    made = [
+        Alone(name, None if fails == "at this size" else 1.0 + floor + more + most, by_size=len(each) == 1)
+        for floor, more, most, name, fails in each
+    ]
+    candidates = [
+        prices.candidate(1.0 + floor + more, 1.0 + floor, "never" if fails == "at all" else None)
+        for prices, (floor, more, _, _, fails) in zip(made, each, strict=True)
+    ]
+    able = [prices for prices, told in zip(made, each, strict=True) if told[-1] == "no"]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(collective_prices, "attempt", lambda algorithm, price: price())
         if not able:
-            with pytest.raises(UnsupportedError, match="fails"):
+            with pytest.raises(UnsupportedError, match=r"fails|never"):
                 collective_prices._cheapest(candidates, "all-reduce", 1.0)
-            assert sorted(asked) == list(range(len(each)))
+            assert all(prices.built for prices in made)
             return
         found: Any = collective_prices._cheapest(candidates, "all-reduce", 1.0)
-    assert found is min(able, key=lambda prices: (prices.time, prices.algorithm.name, prices.place))
-    assert {place for place in asked if each[place][0] > found.time} == set()
-    assert {place for place, (time, *_) in enumerate(each) if time < found.time} <= set(asked)
+    assert found.seconds == min(prices.seconds for prices in able)
+    equal = [prices for prices in able if prices.seconds == found.seconds and prices.asked]
+    assert found is min(equal, key=lambda prices: prices.algorithm.name)
+    best = np.inf
+    for prices, (floor, more, _, _, fails) in zip(made, each, strict=True):
+        assert prices.built == (1.0 + floor < best)
+        assert prices.asked == (prices.built and fails != "at all" and 1.0 + floor + more <= best)
+        best = min(best, prices.seconds if prices.asked and prices.seconds is not None else np.inf)
 
 
 @pytest.mark.parametrize("by_size", [False, True])
 def test_the_only_algorithm_is_asked_beforehand_only_where_it_may_fail_at_a_size(by_size: bool) -> None:
-    asked: list[float] = []
+    prices: Any = Alone("a", 1.0, by_size=by_size)
+    assert collective_prices._cheapest([prices.candidate(0.0)], "all-reduce", 3.0) is prices
+    assert prices.asked == by_size
 
-    def price(kind: str, nbytes: float) -> Any:
-        asked.append(nbytes)
-        return SimpleNamespace(cost=SimpleNamespace(repeated_time=1.0))
 
-    prices: Any = price
-    prices.algorithm = SimpleNamespace(name="a", by_size=by_size)
-    line: Any = lambda nbytes: np.array(0.0)  # noqa: E731
-    assert collective_prices._cheapest([(prices, line)], "all-reduce", 3.0) is prices
-    assert asked == ([3.0] if by_size else [])
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans(), st.booleans()), max_size=5))
+def test_the_least_price_is_that_of_floors_near_prices_and_of_others_that_may_be_below(each: Any) -> None:
+    """What fails to build does not count, but floors near prices do, for which nothing is built."""
+    made = [Alone(f"a{number}", 1.0) for number in range(len(each))]
+    candidates = [
+        replace(prices.candidate(float(floor + more), float(floor), "fails" if fails else None), near=near)
+        for prices, (floor, more, near, fails) in zip(made, each, strict=True)
+    ]
+    found = collective_prices.LeastPrice(candidates, hidden_setup=True)(np.ones(2))
+    near = [floor for floor, _, near, _ in each if near]
+    others = [floor + more for floor, more, near, fails in each if not near and not fails]
+    assert found.tolist() == [min([*near, *others], default=np.inf)] * 2
+    for prices, (floor, _, is_near, _) in zip(made, each, strict=True):
+        assert not (prices.built and is_near)
+        assert prices.built or is_near or floor >= found[0]
 
 
 @pytest.mark.parametrize("seed", range(4))

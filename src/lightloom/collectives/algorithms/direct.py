@@ -90,6 +90,7 @@ ONE_STAGE = Algorithm(
     by_structure=True,
     longest_lightpath=_one_stage_links,
     ends=lambda n: ((np.arange(n), (np.arange(n) + ahead) % n) for ahead in range(1, n)),
+    straight=True,
     kinds=(*FROM_ALL_GATHER, "all-to-all", *_SOME_PAIRS),
     rows=lambda kind, fabric: fabric.ranks if kind in _SOME_PAIRS else rows_by_pair(kind, fabric),
     summary="every rank straight to every other",

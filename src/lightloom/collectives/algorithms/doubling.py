@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, rows_by_pair, rows_by_rank
+from lightloom.collectives.algorithm import Algorithm, Sends, rows_by_pair, rows_by_rank
 from lightloom.collectives.algorithms.direct import ONE_STAGE
 from lightloom.collectives.algorithms.ring import RING_TWO_WAY
 from lightloom.collectives.algorithms.trees import BINOMIAL_TREE, powers_below
@@ -65,10 +65,15 @@ def _partners(ranks: int) -> list[tuple[Ints, Ints]]:
     left out for a power of two. Then all other ranks send at once, each to its partner 1, 2, 4, ... of them away.
     Results are not handed back here.
     """
-    members, folded = _members(ranks)
+    folded = _members(ranks)[1]
+    return [*([(folded, folded - 1)] if len(folded) else []), *_exchanges(ranks)]
+
+
+def _exchanges(ranks: int) -> list[tuple[Ints, Ints]]:
+    """Return sources and destinations of the steps in which all ranks that are left, a power of two, exchange."""
+    members = _members(ranks)[0]
     position = np.arange(len(members))
-    exchanges = [(folded, folded - 1)] if len(folded) else []
-    return exchanges + [(members, members[position ^ distance]) for distance in powers_below(len(members))]
+    return [(members, members[position ^ distance]) for distance in powers_below(len(members))]
 
 
 def _members(n: int) -> tuple[Ints, Ints]:
@@ -117,11 +122,22 @@ def _repeated_doubling(fabric: Fabric) -> Folding | None:
     return Folding.along(1, (2,) * len(powers_below(fabric.ranks)))
 
 
+def _doubling(fabric: Fabric) -> list[Sends]:
+    """Return the steps of an all-gather by doubling: partners send each other at least the shares of as many ranks as
+    they are apart."""
+    n, folded = fabric.ranks, _members(fabric.ranks)[1]
+    exchanges = zip(_exchanges(n), powers_below(n + 1), strict=False)
+    between = [Sends(distance / n, *ends, mutual=True) for ends, distance in exchanges]
+    return [Sends(1 / n, folded, folded - 1), *between, Sends(1 - 1 / n, folded - 1, folded)]
+
+
 RECURSIVE_DOUBLING = Algorithm(
     name="recursive-doubling",
     build=recursive_doubling,
     by_structure=True,
     ends=_partners,
+    sends=_doubling,
+    sums=lambda fabric: [Sends(1.0, *ends) for ends in _partners(fabric.ranks)],
     rows=rows_by_rank,
     summary="exchange everything with partners at distance 1, 2, 4, ...",
 )
@@ -131,6 +147,7 @@ HALVING_DOUBLING = Algorithm(
     build=partial(all_gather_by_moves, "halving-doubling", _gather_moves, repeats=_repeated_doubling),
     by_structure=True,
     ends=_partners,
+    sends=_doubling,
     kinds=("all-reduce",),
     summary="recursive halving, then recursive doubling (Rabenseifner)",
 )
@@ -184,10 +201,19 @@ def _senders(fabric: Fabric) -> int:
     return 1 if all((way == way[0]).all() for way in ways) else fabric.ranks
 
 
+def _further_on(ranks: int) -> list[tuple[Ints, Ints]]:
+    """Return sources and destinations of the steps of Bruck's doubling: every rank and that 1, 2, 4, ... further on."""
+    return [(np.arange(ranks), (np.arange(ranks) + distance) % ranks) for distance in powers_below(ranks)]
+
+
 BRUCK = Algorithm(
     name="bruck",
     build=bruck,
-    ends=lambda n: [(np.arange(n), (np.arange(n) + d) % n) for d in powers_below(n)],
+    ends=_further_on,
+    sends=lambda fabric: [
+        Sends(min(d, fabric.ranks - d) / fabric.ranks, *ends)
+        for ends, d in zip(_further_on(fabric.ranks), powers_below(fabric.ranks), strict=True)
+    ],
     rows=lambda kind, fabric: rows_by_pair(kind, fabric) * _senders(fabric) // fabric.ranks,
     by_structure=True,
     summary="pass everything on to the rank 1, 2, 4, ... further on (Bruck's doubling)",

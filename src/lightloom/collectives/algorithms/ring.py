@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, links_to_neighbours, rows_by_pair
+from lightloom.collectives.algorithm import Algorithm, Sends, links_to_neighbours, rows_by_pair
 from lightloom.collectives.collective import CLASSIC, FOLDABLE, FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.schedule import build
 from lightloom.collectives.schedule.columns import Folding, Schedule, grouped, run_begins
@@ -208,11 +208,27 @@ def _ring_rows(kind: str, fabric: Fabric) -> int:
     return _senders(fabric) * (fabric.ranks**2 // 2 if kind == "all-to-all" else 4 * fabric.ranks)
 
 
+def _ring_sends(fabric: Fabric) -> list[Sends]:
+    """Return the steps of an all-gather on a one-way ring, in which all ranks send a share to the next one."""
+    order = fabric.ring_order()
+    return [Sends(1 / fabric.ranks, order, np.roll(order, -1), ring_steps(fabric.ranks))]
+
+
+def _both_ways(fabric: Fabric) -> list[Sends]:
+    """Return the steps of an all-gather on a ring both ways: all ranks send a share to both neighbours, and of an even
+    number of ranks, in a last step, half a share or all of it forward."""
+    order, ranks = fabric.ring_order(), fabric.ranks
+    after = np.roll(order, -1)
+    both = np.concatenate([order, after]), np.concatenate([after, order])
+    last = [] if ranks % 2 else [Sends(0.5 / ranks, order, after)]
+    return [Sends(1 / ranks, *both, (ranks - 1) // 2, mutual=True), *last]
+
+
 RING = Algorithm(
     name="ring",
     build=partial(_around, "ring", 1),
     by_structure=True,
-    rounds=ring_steps,
+    sends=_ring_sends,
     longest_lightpath=links_to_neighbours,
     kinds=(*FROM_ALL_GATHER, *ROOTED, *_PASSED_ON),
     rows=_ring_rows,
@@ -227,8 +243,7 @@ RING_TWO_WAY = replace(
     kinds=(*CLASSIC, *_PASSED_ON),
     all_to_all_ranks=128,
     halves_shares=True,
-    rounds=lambda ranks: ranks // 2,
-    at_once=2,
+    sends=_both_ways,
     summary="pass shares on around the ring, both ways",
 )
 
@@ -304,13 +319,27 @@ def _repeated_swaps(fabric: Fabric) -> Folding | None:
     return None if _swappers(fabric) == fabric.ranks else Folding.alike(fabric.ranks, _swappers(fabric))
 
 
+def _swaps(fabric: Fabric) -> list[Sends]:
+    """Return the steps of an all-gather by neighbour exchange: pairs swap a share, and then, shifted by one in every
+    other step, two, one after the other or side by side."""
+    rank, steps = np.arange(fabric.ranks), neighbour_exchange_steps(fabric.ranks)
+    after = (rank + 1) % fabric.ranks
+    even, odd = (
+        (np.concatenate([rank[first::2], after[first::2]]), np.concatenate([after[first::2], rank[first::2]]))
+        for first in (0, 1)
+    )
+    share = (1 if fabric.exclusive else 2) / fabric.ranks
+    swaps = ((1 / fabric.ranks, even, 1), (share, odd, steps // 2), (share, even, (steps - 1) // 2))
+    return [Sends(part, *ends, times, mutual=True) for part, ends, times in swaps]
+
+
 NEIGHBOUR_EXCHANGE = Algorithm(
     name="neighbour-exchange",
     build=partial(build.all_gather_by_moves, "neighbour-exchange", _exchange_moves, repeats=_repeated_swaps),
     by_structure=True,
     longest_lightpath=links_to_neighbours,
     even_ranks=True,
-    rounds=neighbour_exchange_steps,
+    sends=_swaps,
     rows=lambda kind, fabric: rows_by_pair(kind, fabric) * _swappers(fabric) // fabric.ranks,
     summary="pairs swap what they last received, two shares one after the other",
 )

@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from lightloom.collectives.algorithm import Algorithm, rows_by_rank
+from lightloom.collectives.algorithm import Algorithm, Sends, rows_by_rank
 from lightloom.collectives.collective import FROM_ALL_GATHER, ROOTED, TO_OR_FROM_ROOT, Collective
 from lightloom.collectives.schedule.build import Moves, all_gather_by_moves, assign_wavelengths, from_broadcast, moves
 from lightloom.collectives.schedule.columns import Pipeline, Schedule, grouped
@@ -190,12 +190,28 @@ def _share_moves(source: Ints, destination: Ints, sent: Mask) -> Moves:
     return moves(source[which], destination[which], chunk)
 
 
+def _tree_sends(levels: Levels, ranks: int | None = None) -> list[Sends]:
+    """Return the steps up a tree and down again, without their ends: of whole vectors, or, where ``ranks`` says how
+    many shares there are, of those of the smallest subtree of each level up, and of all others down."""
+    if ranks is None:
+        return [Sends(1.0, times=2 * len(levels))]
+    up = [Sends(min(size, ranks - int(child[-1])) / ranks) for child, _, size in levels]
+    return up + [Sends(1 - size / ranks) for _, _, size in levels]
+
+
+def _star_sends(fabric: Fabric, shares: tuple[float, float] = (1.0, 1.0)) -> list[Sends]:
+    """Return the step of all ranks to rank 0 and that back, of such shares of the bytes each."""
+    ((workers, root, _),) = star_levels(fabric.ranks)
+    return [Sends(shares[0], workers, root), Sends(shares[1], root, workers)]
+
+
 BINOMIAL_TREE = Algorithm(
     name="binomial-tree",
     build=partial(_up_and_down, "binomial-tree", binomial_levels),
     by_structure=True,
     ends=lambda ranks: [level[:2] for level in binomial_levels(ranks)],
-    rounds=lambda ranks: (ranks - 1).bit_length(),
+    sends=lambda fabric: _tree_sends(binomial_levels(fabric.ranks), fabric.ranks),
+    sums=lambda fabric: _tree_sends(binomial_levels(fabric.ranks)),
     kinds=(*FROM_ALL_GATHER, *ROOTED, *TO_OR_FROM_ROOT),
     rows=rows_by_rank,
     summary="up a binomial tree to rank 0, and back",
@@ -206,7 +222,8 @@ WORKER_AGGREGATOR = replace(
     name="worker-aggregator",
     build=partial(_up_and_down, "worker-aggregator", star_levels),
     ends=lambda ranks: [level[:2] for level in star_levels(ranks)],
-    rounds=None,
+    sends=lambda fabric: _star_sends(fabric, (1 / fabric.ranks, 1 - 1 / fabric.ranks)),
+    sums=_star_sends,
     kinds=(*FROM_ALL_GATHER, *ROOTED),
     summary="all to rank 0, and back (parameter server)",
 )

@@ -409,6 +409,18 @@ def link_loads(fabric: Geometry, source: Ints, destination: Ints) -> Ints:
     return np.bincount(link, minlength=fabric.links)
 
 
+@cached
+def straight_hops(fabric: Geometry) -> int:
+    """Return the number of links that transfers from every rank straight to every other cross together, on the routes
+    that the fabric chooses; in a group (:meth:`Fabric.siblings`), those of all sibling groups."""
+    whole, members = fabric.siblings()
+    total = 0
+    for source, destination in pairs(fabric.ranks, len(members)):
+        ends = members[:, source].ravel(), members[:, destination].ravel()
+        total += int(whole.footprint(*ends, whole.route(*ends)).length.sum())
+    return total
+
+
 def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:
     """Return upper bounds of the bytes per second at which each rank can receive, and at which each can send: two
     arrays, [rank]; 0 for a single rank.

@@ -149,9 +149,11 @@ class Lattice(NamedTuple):
         runs = np.empty((len(self.dims), 4, source.size), np.int64)
         shape = _line_shape(self)
         cells = [np.array(cell, np.int64).ravel() for cell in (source, destination, copy)]
-        for cell, count in zip(cells, (self.cells, self.cells, copies), strict=True):
-            if len(cell) and (cell.min() < 0 or cell.max() >= count):
-                raise IndexError(f"a grid of {describe(self.dims)}: expected numbers below {count}, not {cell.max()}")
+        for cell in cells[:2]:
+            if len(cell) and (cell.min() < 0 or cell.max() >= self.cells):
+                raise IndexError(
+                    f"a grid of {describe(self.dims)}: expected cells below {self.cells}, not {cell.max()}"
+                )
         _link_runs(shape, *cells, copies * self.cells, runs)
         columns = runs.reshape(len(runs), 4, *source.shape)
         periods = reversed(shape.sizes.diagonal().tolist())

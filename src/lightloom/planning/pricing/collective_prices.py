@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -411,13 +411,6 @@ class PriceLine(NamedTuple):
         near = self.nothing + np.where(nbytes >= _SMALL, self.slope * nbytes, 0.0)
         return np.maximum(near, np.where(nbytes <= _LARGE, self.far - self.far_slope * (_LARGE - nbytes), 0.0))
 
-    def below(self, other: PriceLine) -> bool:
-        """Return True if this bound is surely nowhere above ``other``, because neither the starts nor the slopes of its
-        two lines are larger; False may be returned although it is not above."""
-        starts = self.far - self.far_slope * _LARGE, other.far - other.far_slope * _LARGE
-        near = self.nothing <= other.nothing and self.slope <= other.slope
-        return near and self.far <= other.far and starts[0] <= starts[1]
-
 
 def price_line(price: Price, kind: Kind, *, hidden_setup: bool) -> PriceLine:
     """Return two lines below the prices of one algorithm, a convex function of the bytes: the first through the prices
@@ -511,19 +504,6 @@ def proved_line(kind: Kind, fabric: Fabric, model: CostModel) -> PriceLine:
     nothing = lower_bound(Collective(kind, fabric.ranks, 0.0), fabric, model).time - fabric.setup_time
     slope = bandwidth_bound(Collective(kind, fabric.ranks, 1.0), fabric) * _BELOW_ROUNDING
     return PriceLine(max(nothing, 0.0) * _BELOW_ROUNDING, 0.0, slope * _LARGE, slope)
-
-
-def undominated(lines: Sequence[LowerPrice]) -> list[LowerPrice]:
-    """Return the lower bounds, in their order, without each :class:`PriceLine` that is surely nowhere below another one
-    (:meth:`PriceLine.below`), as the least of all bounds is the same without it; bounds of other forms all stay."""
-    least: list[LowerPrice] = []
-    for line in lines:
-        if isinstance(line, PriceLine):
-            if any(isinstance(other, PriceLine) and other.below(line) for other in least):
-                continue
-            least = [other for other in least if not (isinstance(other, PriceLine) and line.below(other))]
-        least.append(line)
-    return least
 
 
 # Prices of collectives as a collective library carries them, in the place of verified schedules.
@@ -682,6 +662,8 @@ def _priced(seconds: float, energy: float | None) -> Priced:
 
 # The cheapest of several algorithms for each collective of a group.
 
+STRIPED = "-striped"
+"""Suffix of the name of an algorithm's striped form."""
 _NOT_CHEAPER = 1 + 1e-9
 """Factor above the best price from which lower bounds are not followed up."""
 
@@ -704,30 +686,65 @@ def line_below(prices: CollectivePrices, kind: Kind, *, hidden_setup: bool) -> L
     return price_line(prices, kind, hidden_setup=hidden_setup)
 
 
-def keeps_below(prices: CollectivePrices, kind: Kind, floor: tuple[float, float]) -> bool:
-    """Return True if the prices of one algorithm, circuits in place, are surely nowhere above a line of seconds at no
-    bytes and seconds a byte (``floor``), for a kind of collective of up to 256 GiB; False for those of a library.
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An algorithm that may carry a kind of collective in a group, built where a price asks for it."""
 
-    Prices that are convex in the bytes are below a line where they are so at both ends. Those of pipelines are concave:
-    from one size to the next they stay below the line through that size and the one before.
-    """
-    if isinstance(prices, LibraryPrices):
-        return False
-    sizes = _CHORD_SIZES if prices.algorithm.pipelined else LINE_SIZES
-    seconds = np.array([prices(kind, nbytes).cost.repeated_time for nbytes in sizes])
-    least = floor[0] + floor[1] * np.array(sizes)
-    if not prices.algorithm.pipelined:
-        return bool((seconds <= least).all())
-    slopes = np.diff(seconds) / np.diff(sizes)
-    ahead = seconds[1:-1] + slopes[:-1] * np.diff(sizes)[1:]
-    return bool(seconds[1] <= least[0] and (seconds <= least).all() and (ahead <= least[2:]).all())
+    algorithm: Algorithm
+    floor: PriceLine | None
+    """A lower bound of its prices for which nothing is built; None where there is none."""
+    near: bool
+    """True where the floor follows from what the algorithm sends, so that it is near its prices."""
+    failure: Callable[[], str | None]
+    """Return the reason that it fails, None where it does not; builds its schedule the first time, cached."""
+    prices: Callable[[], CollectivePrices]
+    line: Callable[[bool], LowerPrice]
+    """Return the lower bound of its prices, with the first set-up of circuits hidden or not; cached."""
+    spare: bool = False
+    """True where the striped form of the algorithm, than which it is not faster, comes before: it counts only where
+    that fails."""
+
+
+def _in_turn(candidates: Sequence[Candidate], worth: Callable[[PriceLine], bool]) -> Iterator[Candidate | str]:
+    """Yield the candidates, built, whose floors are ``worth`` building at that moment, or the reason that one fails;
+    those without a floor always are."""
+    failed: set[str] = set()
+    for each in candidates:
+        if each.spare and f"{each.algorithm.name}{STRIPED}" not in failed:
+            continue
+        if each.floor is None or worth(each.floor):
+            why = each.failure()
+            failed |= set() if why is None else {each.algorithm.name}
+            yield each if why is None else why
+
+
+class LeastPrice:
+    """The least of the lower bounds of several algorithms, a :class:`LowerPrice`: of their floors where these are near
+    their prices; any other algorithm is built where its floor is below the least at some size that is asked for."""
+
+    def __init__(self, candidates: Sequence[Candidate], *, hidden_setup: bool) -> None:
+        self._candidates, self._hidden_setup = candidates, hidden_setup
+
+    def __call__(self, nbytes: Floats, /) -> Floats:
+        """Return the least seconds at each size (bytes), in its shape; infinite where every algorithm fails."""
+        least = np.full(np.shape(nbytes), np.inf)
+        others: list[Candidate] = []
+        for each in self._candidates:
+            if each.near and each.floor is not None:
+                np.minimum(least, each.floor(nbytes), out=least)
+            else:
+                others.append(each)
+        for each in _in_turn(others, lambda floor: bool((floor(nbytes) < least).any())):
+            if isinstance(each, Candidate):
+                np.minimum(least, each.line(self._hidden_setup)(nbytes), out=least)
+        return least
 
 
 class CheapestPrices:
     """Prices of the cheapest of several algorithms for each collective."""
 
-    def __init__(self, candidates: Callable[[Kind], Sequence[tuple[CollectivePrices, LowerPrice]]]) -> None:
-        """``candidates`` are the prices that may serve a kind of collective, each with a lower bound."""
+    def __init__(self, candidates: Callable[[Kind], Sequence[Candidate]]) -> None:
+        """``candidates`` are the algorithms that may serve a kind of collective, those that build by size last."""
         self._candidates = candidates
 
     @cached_method()
@@ -762,43 +779,48 @@ class CheapestPrices:
         return self.choice(kind, nbytes).schedule(kind, nbytes)
 
 
-def _cheapest(candidates: Sequence[tuple[CollectivePrices, LowerPrice]], kind: Kind, nbytes: float) -> CollectivePrices:
-    """Return the candidate that carries a collective in the least time with its circuits in place
+def _cheapest(candidates: Sequence[Candidate], kind: Kind, nbytes: float) -> CollectivePrices:
+    """Return the prices of the candidate that carries a collective in the least time with its circuits in place
     (``Cost.repeated_time``), of equal ones the first by name.
 
-    A candidate whose lower bound is above the best price so far is not priced, and a single candidate whose schedule
-    serves all sizes is returned unpriced.
+    A candidate whose floor is not below the best price so far is not built, one whose lower bound is above it is not
+    priced, and a single candidate whose schedule serves all sizes is returned unpriced.
 
     Args:
-        candidates: prices of each algorithm, with a lower bound of them.
+        candidates: algorithms, those that build by size last.
         kind: of the collective.
         nbytes: its size in bytes.
 
     Raises:
-        UnsupportedError: every algorithm fails at this size, which any exception but BoundError means; with their
-            reasons.
+        UnsupportedError: every algorithm fails, at this size or at all, which any exception but BoundError means; with
+            their reasons.
         BoundError: a cost lies below its lower bound.
     """
-    if len(candidates) == 1 and not candidates[0][0].algorithm.by_size:
-        return candidates[0][0]
     size = np.array(nbytes)
-    bounds = sorted(
-        (float(line(size)), prices.algorithm.name, place) for place, (prices, line) in enumerate(candidates)
-    )
-    priced: list[tuple[float, str, int]] = []
+    priced: list[tuple[float, str, CollectivePrices]] = []
     failures: list[str] = []
-    for bound, name, place in bounds:
-        if priced and bound > min(priced)[0] * _NOT_CHEAPER:
-            break
-        prices = candidates[place][0]
-        outcome = attempt(prices.algorithm, partial(prices, kind, nbytes))
+
+    def least() -> float:
+        """Return the least seconds of those priced so far."""
+        return min((seconds for seconds, _, _ in priced), default=np.inf)
+
+    for each in _in_turn(candidates, lambda floor: bool(floor(size) < least())):
+        if isinstance(each, str):
+            failures.append(each)
+            continue
+        prices = each.prices()
+        if len(candidates) == 1 and not each.algorithm.by_size:
+            return prices
+        if each.line(False)(size) > least() * _NOT_CHEAPER:
+            continue
+        outcome = attempt(each.algorithm, partial(prices, kind, nbytes))
         if isinstance(outcome, Refusal):
             failures.append(outcome.why)
         else:
-            priced.append((outcome.cost.repeated_time, name, place))
+            priced.append((outcome.cost.repeated_time, each.algorithm.name, prices))
     if not priced:
         raise UnsupportedError("; ".join(dict.fromkeys(failures)))
-    return candidates[min(priced)[2]][0]
+    return min(priced, key=lambda each: each[:2])[2]
 
 
 # Prices of exchanges that have phases of their own: each phase at the price of its collective, and the coding.

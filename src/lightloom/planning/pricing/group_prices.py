@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import accumulate, combinations, permutations
@@ -28,16 +28,18 @@ from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import (
     LIBRARY,
     LINE_SIZES,
+    STRIPED,
+    Candidate,
     CheapestPrices,
     CollectivePrices,
     ExchangePrices,
+    LeastPrice,
     LevelPrices,
     LibraryPrices,
     LowerPrice,
     PriceLine,
     SchedulePrices,
     carrier,
-    keeps_below,
     line_below,
     prices_path,
     proved_line,
@@ -52,8 +54,6 @@ what all hold and of experts."""
 AUTO = "auto"
 """In the place of an algorithm: each exchange takes the cheapest for its kind, group and size."""
 _STRAIGHT = ("one-stage-striped", "one-stage")
-_STRIPED = "-striped"
-"""End of the name of the form of an algorithm that sends on all channels of a link at once."""
 _MANY_RANKS: Effort = 128
 """Schedules among more ranks are dropped once their lines are known."""
 _ALL_LISTED: Effort = 8192
@@ -133,7 +133,9 @@ class GroupPrices(Pricing):
         self._usable: dict[tuple[Kind, str, str], str | None] = {}
         self._refusals: dict[tuple[Kind, str, str], str | None] = {}
         self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
-        self._floors: dict[tuple[Kind, str, str], tuple[float, float]] = {}
+        self._floors: dict[tuple[Kind, str, str], tuple[PriceLine, bool]] = {}
+        self._sends: dict[tuple[str, str], Mapping[str, tuple[float, float]]] = {}
+        """What the sends of algorithms take at least, by kind."""
         self._proved: dict[tuple[str, Kind], PriceLine] = {}
         self._bounds: dict[str, dict[tuple[Kind, float, float], Bound]] = {}
         """Lower bounds of collectives by fabric, as its prices share them."""
@@ -158,7 +160,18 @@ class GroupPrices(Pricing):
         """Return new prices on a fabric with the choices of these names, none for the default choice; all schedules and
         prices are shared with this object."""
         other = GroupPrices(fabric, self._training, self.model, [*self._exchanges.values()], choices, self._most_rows)
-        for name in ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_floors", "_proved", "_bounds"):
+        for name in (
+            "_plain",
+            "_coded",
+            "_usable",
+            "_refusals",
+            "_keys",
+            "_lines",
+            "_floors",
+            "_sends",
+            "_proved",
+            "_bounds",
+        ):
             setattr(other, name, getattr(self, name))
         return other
 
@@ -270,7 +283,7 @@ class GroupPrices(Pricing):
         part = self._part(ranks, stride)
         if part is not None and part.parts:
             return LevelPrices(self._plain_prices(algorithm), part, ranks, stride, self.model)
-        return CheapestPrices(partial(self._bounded, algorithm, ranks, exchange, stride))
+        return CheapestPrices(partial(self._candidates, algorithm, ranks, exchange, stride))
 
     @cached_method()
     def _phased(self, algorithm: str, ranks: int, exchange: int, stride: int) -> ExchangePrices:
@@ -294,9 +307,9 @@ class GroupPrices(Pricing):
     def lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
     ) -> Sequence[LowerPrice]:
-        """Return lower bounds of the price of a collective, functions from its bytes to seconds, the least of which
-        holds: one for each algorithm that may carry it, or a single one for a method with phases of its own or a fabric
-        of parts; empty where none may.
+        """Return a list with one lower bound of the price of a collective, a function from its bytes to seconds: the
+        least of the algorithms that may carry it, each built where its floor is not above the others, or that of the
+        phases of a method or of a fabric of parts; empty where none may.
 
         Args:
             kind: of the collective.
@@ -317,8 +330,8 @@ class GroupPrices(Pricing):
                 return self.lines(part_kind, algorithm, members, 0, apart, hidden_setup=hidden_setup)
 
             return price.lines(kind, plain)
-        candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
-        return [self._line(prices, kind, hidden_setup) for prices in candidates]
+        candidates = self._candidates(algorithm, ranks, exchange, stride, kind)
+        return [LeastPrice(candidates, hidden_setup=hidden_setup)] if candidates else []
 
     def proved_lines(
         self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int = 1, *, hidden_setup: bool
@@ -398,73 +411,73 @@ class GroupPrices(Pricing):
                 prices.drop_schedules()
         return self._usable[key]
 
-    def _bounded(
-        self, algorithm: str, ranks: int, exchange: int, stride: int, kind: Kind
-    ) -> Sequence[tuple[CollectivePrices, LowerPrice]]:
-        """Return the prices of every algorithm (the one named ``algorithm``, all choices for "auto") that may carry a
-        kind of collective in a group of ``ranks`` that lie ``stride`` apart, each with a lower bound for circuits in
-        place, coded by method ``exchange`` unless that is 0.
-
-        Raises:
-            UnsupportedError: no algorithm may; with how they fail.
-        """
-        candidates = self._candidates(kind, algorithm, ranks, exchange, stride)
-        if not candidates:
-            part = self._part(ranks, stride)
-            assert part is not None
-            failures = (self.failure(kind, each, part) for each in self._among(kind, algorithm, part, exchange))
-            raise UnsupportedError("; ".join(dict.fromkeys(filter(None, failures))))
-        return [(prices, self._line(prices, kind, False)) for prices in candidates]
-
-    def _line(self, prices: CollectivePrices, kind: Kind, hidden_setup: bool) -> LowerPrice:
+    def _line(self, prices_of: Callable[[], CollectivePrices], kind: Kind, hidden_setup: bool) -> LowerPrice:
         """Return the lower bound of some prices for one kind of collective, computed once. With ``hidden_setup`` the
         first set-up of all circuits is left out, otherwise only that of circuits that can stay in place."""
+        prices = prices_of()
         key = id(prices), kind, hidden_setup
         if key not in self._lines:
             self._lines[key] = line_below(prices, kind, hidden_setup=hidden_setup)
         return self._lines[key]
 
     @cached_method()
-    def _candidates(
-        self, kind: Kind, algorithm: str, ranks: int, exchange: int, stride: int
-    ) -> Sequence[CollectivePrices]:
-        """Return the prices of the algorithms (the one named ``algorithm``, all choices for "auto") that neither
-        decline the collective nor fail to build it in a group of ``ranks`` that lie ``stride`` apart, coded by method
-        ``exchange`` unless that is 0 or the kind carries no gradients; empty where there are none. Algorithms that
-        build by size and the library are not built for it. For "auto", an algorithm whose striped form is usable is
-        left out, and so is one that another one outdoes at every size (:meth:`_outdone`). Cached; the fabric must have
-        the group."""
+    def _candidates(self, algorithm: str, ranks: int, exchange: int, stride: int, kind: Kind) -> Sequence[Candidate]:
+        """Return the algorithms (the one named ``algorithm``, all choices for "auto") that do not decline a kind of
+        collective in a group of ``ranks`` that lie ``stride`` apart, coded by method ``exchange`` unless that is 0 or
+        the kind carries no gradients; empty where there are none. For "auto", an algorithm whose striped form does not
+        decline either is spare. Cached; the fabric must have the group."""
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
-        usable: dict[str, Algorithm] = {}
-        # Pipelines come first, whose rows are few and which may outdo many. Then come striped forms: no other form is
-        # faster, so that the others are built only where these fail. Of each, rings, whose circuits may stand, come
-        # before the algorithms that state the ends of their lightpaths, which rings may outdo.
+        # Pipelines come first, whose rows are few and which may spare many. Then come striped forms: no other form is
+        # faster. Of each, rings, whose circuits may stand, come before the algorithms that state the ends of their
+        # lightpaths, which rings may spare. Searches for each size come last.
         among = self._among(kind, algorithm, part, exchange)
-        for each in sorted(among, key=lambda each: (not each.pipelined, not each.striped, each.ends is not None)):
-            if algorithm == AUTO and f"{each.name}{_STRIPED}" in usable:
-                continue
-            declined = self._declined(kind, each, part, exchange) is not None
-            if not declined and exchange == 0 and self._outdone(kind, each, part, usable.values()):
-                continue
-            # A library builds nothing; each of its prices is held against its bound where a plan asks for it.
-            unbuilt = each.by_size or each is LIBRARY
-            if not declined and (unbuilt or self.failure(kind, each, part) is None):
-                usable[each.name] = each
-        prices = [self.schedules(each, part) for each in usable.values()]
-        return prices if exchange == 0 else [self._with_codec(each, exchange) for each in prices]
+        among = [each for each in among if self._declined(kind, each, part, exchange) is None]
+        among.sort(key=lambda each: (each.by_size, not each.pipelined, not each.striped, each.ends is not None))
+        names = {each.name for each in among} if algorithm == AUTO else set()
+        return [
+            Candidate(
+                each,
+                *(self._floor(kind, each, part) if exchange == 0 else (None, False)),
+                partial(self._failure_to_build, kind, each, part),
+                prices := partial(self._prices, each, part, exchange),
+                partial(self._line, prices, kind),
+                spare=f"{each.name}{STRIPED}" in names,
+            )
+            for each in among
+        ]
 
-    def _outdone(self, kind: Kind, algorithm: Algorithm, part: Fabric, others: Iterable[Algorithm]) -> bool:
-        """Return True if an algorithm need not be built for a collective on ``part``, as one of the ``others``, which
-        were built, takes no more time at any size up to 256 GiB than it takes at least (:meth:`Algorithm.floor`)."""
-        if kind not in (*FROM_ALL_GATHER, "all-to-all"):
-            return False
+    def _prices(self, algorithm: Algorithm, part: Fabric, exchange: int) -> CollectivePrices:
+        """Return the prices of one algorithm on ``part``, coded by method ``exchange`` unless that is 0; cached."""
+        prices = self.schedules(algorithm, part)
+        return self._with_codec(prices, exchange) if exchange else prices
+
+    def _failure_to_build(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> str | None:
+        """Return what :meth:`failure` does; None of algorithms that build by size and of the library, of which nothing
+        is built before a plan asks for a price, which is then held against its bound."""
+        return None if algorithm.by_size or algorithm is LIBRARY else self.failure(kind, algorithm, part)
+
+    def _floor(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> tuple[PriceLine | None, bool]:
+        """Return a lower bound of one algorithm's prices, circuits in place, for which nothing is built, cached: that
+        of every schedule or, where more is known of the algorithm (:meth:`Algorithm.floor`), of its own; and True where
+        that is near its prices. None of those of which nothing is built anyway."""
+        if algorithm.by_size or algorithm is LIBRARY:
+            return None, False
         key = kind, algorithm.name, self._key(part)
         if key not in self._floors:
-            self._floors[key] = algorithm.floor(kind, part, self._proved_line(kind, part).far_slope)
-        floor = self._floors[key]
-        prices = (self.schedules(each, part) for each in others if not each.by_size)
-        return floor > (0.0, 0.0) and any(keeps_below(each, kind, floor) for each in prices)
+            proved, own = self._proved_line(kind, part), (0.0, 0.0)
+            if kind in (*FROM_ALL_GATHER, "all-to-all"):
+                sends = algorithm.name, key[2]
+                if sends not in self._sends:
+                    self._sends[sends] = algorithm.least_seconds(part)
+                # The paper's model charges circuits neither latencies nor, in every step, all bytes.
+                charged = self.model == "physical" or not part.exclusive
+                own = algorithm.floor(part, self._sends[sends][kind] if charged else (0.0, 0.0), proved.far_slope)
+            known = own > (0.0, 0.0)
+            # Circuits that may or may not stand take a set-up more or less.
+            near = known and (not part.exclusive or algorithm.changes_circuits(part))
+            self._floors[key] = proved._replace(nothing=own[0], slope=own[1]) if known else proved, near
+        return self._floors[key]
 
     def _with_codec(self, prices: CollectivePrices, exchange: int) -> SchedulePrices:
         """Return the prices of the same schedules with gradients coded by the method of number ``exchange``, cached,

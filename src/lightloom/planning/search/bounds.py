@@ -38,7 +38,7 @@ from lightloom.planning.parallelism.strategy_space import (
     Strategies,
     Strategy,
 )
-from lightloom.planning.pricing.collective_prices import LowerPrice, PriceLine, undominated
+from lightloom.planning.pricing.collective_prices import LowerPrice, PriceLine
 from lightloom.planning.pricing.group_prices import GroupPrices, circuits_stand, divides, slope
 from lightloom.planning.pricing.job import Job, sent_ratio
 from lightloom.planning.pricing.placed_space import PartTable, PlacedRows, blocks, shared_state_bytes, state_bytes
@@ -277,15 +277,15 @@ class PriceLines:
 
     @cached_method()
     def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
-        """Return the lower bounds of the algorithms that may serve a kind of collective in a group, without those that
-        lie above others; empty where none serves it or the group has one rank. ``group`` is (algorithm's index, ranks,
-        stride, number of the exchange method). Cached."""
+        """Return the lower bound of the algorithms that may serve a kind of collective in a group; none where none
+        serves it or the group has one rank. ``group`` is (algorithm's index, ranks, stride, number of the exchange
+        method). Cached."""
         algorithm, ranks, stride, exchange = group
         if ranks == 1:
             return []
         schedules = not self.proved or not isinstance(self.pricing, GroupPrices)
         lines_of, name = self.pricing.lines if schedules else self.pricing.proved_lines, self.algorithms[algorithm]
-        return undominated(lines_of(kind, name, ranks, exchange, stride, hidden_setup=self.hidden_setup))
+        return lines_of(kind, name, ranks, exchange, stride, hidden_setup=self.hidden_setup)
 
 
 class _LineTable(NamedTuple):
@@ -314,10 +314,14 @@ class _LineTable(NamedTuple):
     def column(self, group: Ints, nbytes: Floats) -> Floats:
         """Return the lower bounds in seconds of collectives of ``nbytes`` bytes, each in the group whose index in the
         table ``group`` states: the least over the algorithms of the group, infinite where it has none. The shape is
-        that in which ``group`` and ``nbytes`` broadcast."""
+        that in which ``group`` and ``nbytes`` broadcast. Bounds of other forms than lines, for which schedules may be
+        built, are not asked for 0 bytes."""
         bound: Floats = PriceLine(*self.lines[..., group])(nbytes).min(axis=0)
+        groups, sizes = np.broadcast_arrays(group, nbytes)
         for place, line in self.others:
-            bound = np.where(group == place, np.minimum(bound, line(nbytes)), bound)
+            at = np.nonzero((groups == place) & (sizes > 0))
+            if len(at[0]):
+                bound[at] = np.minimum(bound[at], line(sizes[at]))
         return np.maximum(bound, self.slopes[group] * nbytes) if self.slopes.any() else bound
 
 
