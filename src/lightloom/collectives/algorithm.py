@@ -16,7 +16,7 @@ from lightloom.core.arrays import Ints
 from lightloom.core.errors import UnsupportedError
 from lightloom.core.fields import MAXIMUM_RANKS
 from lightloom.core.memory import lacking_memory
-from lightloom.machines.fabrics.derived import link_loads, straight_hops
+from lightloom.machines.fabrics.derived import links_of, straight_loads
 from lightloom.machines.fabrics.fabric import Fabric
 
 _BELOW_ROUNDING = 1 - 1e-9
@@ -46,43 +46,46 @@ class Sends(NamedTuple):
 
     share: float
     """Bytes of each transfer at least, over those of the collective."""
-    source: Ints | None = None
-    """Ranks that send: [transfer]; None where the ends are not stated."""
-    destination: Ints | None = None
+    source: Ints
+    """Ranks that send: [transfer]."""
+    destination: Ints
     times: int = 1
-    mutual: bool = False
-    """True where ranks send to each other, so that run backwards the transfers are the same."""
 
     def backward(self) -> Sends:
         """Return the transfers run backwards."""
-        return self if self.mutual else self._replace(source=self.destination, destination=self.source)
+        return self._replace(source=self.destination, destination=self.source)
 
-    def takes(self, fabric: Fabric) -> tuple[float, float]:
-        """Return the seconds that the transfers take at least, all times: of no bytes, and for each byte of the
-        collective.
 
-        That is the longest latency, on the quickest route where there are several, and the bytes of the link that takes
-        longest; on circuits those of a transfer on all channels of a link, or of the rank that takes longest to receive
-        or to send its own."""
-        latency = fabric.neighbour_latency()
-        most = fabric.channels * fabric.channel_bandwidth if fabric.exclusive else float(fabric.link_bandwidth().max())
-        a_byte = 1 / most
-        if self.source is not None and self.destination is not None:
-            if not len(self.source):
-                return 0.0, 0.0
-            ways = [np.full(len(self.source), route) for route in range(fabric.routes)]
-            if not fabric.exclusive:
-                ways = [fabric.route(self.source, self.destination)]
-                load = link_loads(fabric, self.source, self.destination)
-                a_byte = float((load[load > 0] / fabric.link_bandwidth()[load > 0]).max())
-            else:
-                ends = zip(fabric.rank_bandwidths(), (self.destination, self.source), strict=True)
-                at_ranks = (np.bincount(ranks, minlength=fabric.ranks) / rates for rates, ranks in ends)
-                a_byte = max(a_byte, *(float(seconds.max()) for seconds in at_ranks))
-            each = (fabric.latency(self.source, self.destination, way) for way in ways)
-            latency = float(reduce(np.minimum, each).max())
-        latency += fabric.step_overhead
-        return self.times * latency, self.times * fabric.wire_bytes(self.share) * a_byte
+def _takes(steps: Sequence[Sends], fabric: Fabric) -> tuple[float, float]:
+    """Return the seconds that steps take at least one after the other: of no bytes, and for each byte of the
+    collective, a little less for rounding; zeros without steps.
+
+    A step takes the longest latency, on the quickest route where there are several, and the bytes of the link that
+    takes longest; on circuits those of a transfer on all channels of a link, or of the rank that takes longest to
+    receive or to send its own.
+    """
+    steps = [step for step in steps if len(step.source)]
+    if not steps:
+        return 0.0, 0.0
+    number = np.repeat(np.arange(len(steps)), [len(step.source) for step in steps])
+    source, destination = (np.concatenate([step[end] for step in steps]) for end in (1, 2))
+    if fabric.exclusive:
+        ways = [np.full(len(source), route) for route in range(fabric.routes)]
+        busy = np.full((len(steps), 1), 1 / (fabric.channels * fabric.channel_bandwidth))
+        for ranks, rates in zip((destination, source), fabric.rank_bandwidths(), strict=True):
+            bytes_of = np.bincount(number * fabric.ranks + ranks, minlength=len(steps) * fabric.ranks)
+            busy = np.maximum(busy, bytes_of.reshape(len(steps), -1) / rates)
+    else:
+        ways = [fabric.route(source, destination)]
+        transfer, link = links_of(fabric.footprint(source, destination, ways[0]))
+        load = np.bincount(number[transfer] * fabric.links + link, minlength=len(steps) * fabric.links)
+        used = fabric.link_bandwidth() > 0
+        busy = load.reshape(len(steps), -1)[:, used] / fabric.link_bandwidth()[used]
+    latency = np.zeros(len(steps))
+    np.maximum.at(latency, number, reduce(np.minimum, (fabric.latency(source, destination, way) for way in ways)))
+    times, shares = np.array([step.times for step in steps]), np.array([step.share for step in steps])
+    seconds, a_byte = times @ (latency + fabric.step_overhead), times * shares @ busy.max(axis=1)
+    return float(seconds) * _BELOW_ROUNDING, float(a_byte) * _BELOW_ROUNDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,20 +238,15 @@ class Algorithm:
         at least, circuits in place: on packet fabrics their latencies, and everywhere the bytes of the links, or of the
         lightpaths and ranks, that take longest; (0, 0) where no sends are stated."""
         if self.straight and not fabric.exclusive:
-            bandwidth = float(fabric.siblings()[0].link_bandwidth().sum())
-            a_byte = fabric.wire_bytes(straight_hops(fabric) / fabric.ranks) / bandwidth
-            gather = scatter = fabric.diameter_latency(), a_byte
+            load, bandwidth = straight_loads(fabric), fabric.siblings()[0].link_bandwidth()
+            busy = load[bandwidth > 0] / bandwidth[bandwidth > 0] / fabric.ranks
+            gather = scatter = fabric.diameter_latency() * _BELOW_ROUNDING, float(busy.max()) * _BELOW_ROUNDING
         else:
-            steps = [] if self.sends is None else [*self.sends(fabric)]
-            took = [step.takes(fabric) for step in steps]
-            gather = _added(took)
-            scatter = _added(
-                time if step.mutual else step.backward().takes(fabric) for step, time in zip(steps, took, strict=True)
-            )
-        both = (
-            _added([scatter, gather]) if self.sums is None else _added(step.takes(fabric) for step in self.sums(fabric))
-        )
-        return {"all-gather": gather, "all-to-all": gather, "reduce-scatter": scatter, "all-reduce": both}
+            steps = [] if self.sends is None else self.sends(fabric)
+            gather, scatter = _takes(steps, fabric), _takes([step.backward() for step in steps], fabric)
+        both = gather[0] + scatter[0], gather[1] + scatter[1]
+        sums = both if self.sums is None else _takes(self.sums(fabric), fabric)
+        return {"all-gather": gather, "all-to-all": gather, "reduce-scatter": scatter, "all-reduce": sums}
 
     def floor(self, fabric: Fabric, least: tuple[float, float], slope: float) -> tuple[float, float]:
         """Return seconds, and seconds a byte, that every schedule of a collective between all ranks surely takes, the
@@ -270,12 +268,6 @@ class Algorithm:
         for at most 256 MiB."""
         rows = self.rows(kind, fabric)
         return lacking_memory(rows * ROW_NBYTES, f"{self.name} on {fabric.ranks:,} ranks, with {rows:,} rows,")
-
-
-def _added(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    """Return the sums of seconds and of seconds a byte, a little less for rounding."""
-    seconds, a_byte = np.sum([(0.0, 0.0), *parts], axis=0) * _BELOW_ROUNDING
-    return float(seconds), float(a_byte)
 
 
 def longest_links(fabric: Fabric, source: Ints, destination: Ints) -> int:

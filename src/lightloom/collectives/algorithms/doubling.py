@@ -127,7 +127,7 @@ def _doubling(fabric: Fabric) -> list[Sends]:
     they are apart."""
     n, folded = fabric.ranks, _members(fabric.ranks)[1]
     exchanges = zip(_exchanges(n), powers_below(n + 1), strict=False)
-    between = [Sends(distance / n, *ends, mutual=True) for ends, distance in exchanges]
+    between = [Sends(distance / n, *ends) for ends, distance in exchanges]
     return [Sends(1 / n, folded, folded - 1), *between, Sends(1 - 1 / n, folded - 1, folded)]
 
 

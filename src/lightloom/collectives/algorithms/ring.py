@@ -221,7 +221,7 @@ def _both_ways(fabric: Fabric) -> list[Sends]:
     after = np.roll(order, -1)
     both = np.concatenate([order, after]), np.concatenate([after, order])
     last = [] if ranks % 2 else [Sends(0.5 / ranks, order, after)]
-    return [Sends(1 / ranks, *both, (ranks - 1) // 2, mutual=True), *last]
+    return [Sends(1 / ranks, *both, (ranks - 1) // 2), *last]
 
 
 RING = Algorithm(
@@ -330,7 +330,7 @@ def _swaps(fabric: Fabric) -> list[Sends]:
     )
     share = (1 if fabric.exclusive else 2) / fabric.ranks
     swaps = ((1 / fabric.ranks, even, 1), (share, odd, steps // 2), (share, even, (steps - 1) // 2))
-    return [Sends(part, *ends, times, mutual=True) for part, ends, times in swaps]
+    return [Sends(part, *ends, times) for part, ends, times in swaps]
 
 
 NEIGHBOUR_EXCHANGE = Algorithm(

@@ -191,18 +191,14 @@ def _share_moves(source: Ints, destination: Ints, sent: Mask) -> Moves:
 
 
 def _tree_sends(levels: Levels, ranks: int | None = None) -> list[Sends]:
-    """Return the steps up a tree and down again, without their ends: of whole vectors, or, where ``ranks`` says how
-    many shares there are, of those of the smallest subtree of each level up, and of all others down."""
-    if ranks is None:
-        return [Sends(1.0, times=2 * len(levels))]
-    up = [Sends(min(size, ranks - int(child[-1])) / ranks) for child, _, size in levels]
-    return up + [Sends(1 - size / ranks) for _, _, size in levels]
-
-
-def _star_sends(fabric: Fabric, shares: tuple[float, float] = (1.0, 1.0)) -> list[Sends]:
-    """Return the step of all ranks to rank 0 and that back, of such shares of the bytes each."""
-    ((workers, root, _),) = star_levels(fabric.ranks)
-    return [Sends(shares[0], workers, root), Sends(shares[1], root, workers)]
+    """Return the steps up a tree and down again: of whole vectors, or, where ``ranks`` says how many shares there are,
+    of those of the smallest subtree of each level up, and of all others down."""
+    up, down = list[Sends](), list[Sends]()
+    for child, parent, size in levels:
+        least = 1 if ranks is None else min(size, ranks - int(child[-1]))
+        up.append(Sends(1.0 if ranks is None else least / ranks, child, parent))
+        down.append(Sends(1.0 if ranks is None else 1 - size / ranks, parent, child))
+    return up + down
 
 
 BINOMIAL_TREE = Algorithm(
@@ -222,8 +218,8 @@ WORKER_AGGREGATOR = replace(
     name="worker-aggregator",
     build=partial(_up_and_down, "worker-aggregator", star_levels),
     ends=lambda ranks: [level[:2] for level in star_levels(ranks)],
-    sends=lambda fabric: _star_sends(fabric, (1 / fabric.ranks, 1 - 1 / fabric.ranks)),
-    sums=_star_sends,
+    sends=lambda fabric: _tree_sends(star_levels(fabric.ranks), fabric.ranks),
+    sums=lambda fabric: _tree_sends(star_levels(fabric.ranks)),
     kinds=(*FROM_ALL_GATHER, *ROOTED),
     summary="all to rank 0, and back (parameter server)",
 )

@@ -410,15 +410,15 @@ def link_loads(fabric: Geometry, source: Ints, destination: Ints) -> Ints:
 
 
 @cached
-def straight_hops(fabric: Geometry) -> int:
-    """Return the number of links that transfers from every rank straight to every other cross together, on the routes
-    that the fabric chooses; in a group (:meth:`Fabric.siblings`), those of all sibling groups."""
+def straight_loads(fabric: Geometry) -> Ints:
+    """Return the number of transfers from every rank straight to every other that occupy each link, on the routes that
+    the fabric chooses: [link]; in a group (:meth:`Fabric.siblings`), those of all sibling groups. Cached; callers leave
+    the array unchanged."""
     whole, members = fabric.siblings()
-    total = 0
+    load = np.zeros(whole.links, np.int64)
     for source, destination in pairs(fabric.ranks, len(members)):
-        ends = members[:, source].ravel(), members[:, destination].ravel()
-        total += int(whole.footprint(*ends, whole.route(*ends)).length.sum())
-    return total
+        load += link_loads(whole, members[:, source].ravel(), members[:, destination].ravel())
+    return load
 
 
 def rank_bandwidths(fabric: Geometry) -> tuple[Floats, Floats]:

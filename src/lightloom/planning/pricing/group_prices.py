@@ -474,8 +474,8 @@ class GroupPrices(Pricing):
                 charged = self.model == "physical" or not part.exclusive
                 own = algorithm.floor(part, self._sends[sends][kind] if charged else (0.0, 0.0), proved.far_slope)
             known = own > (0.0, 0.0)
-            # Circuits that may or may not stand take a set-up more or less.
-            near = known and (not part.exclusive or algorithm.changes_circuits(part))
+            # Circuits that may or may not stand take a set-up more or less, and blocks are passed on several times.
+            near = known and kind != "all-to-all" and (not part.exclusive or algorithm.changes_circuits(part))
             self._floors[key] = proved._replace(nothing=own[0], slope=own[1]) if known else proved, near
         return self._floors[key]
 

@@ -21,6 +21,7 @@ from lightloom.core.arrays import Floats, Ints, Mask
 from lightloom.machines.fabrics import derived
 from lightloom.machines.fabrics.derived import Cut, Footprint, Ports, ordered_links
 from lightloom.machines.fabrics.fabric import Axis, Fabric
+from lightloom.machines.fabrics.lattice import LinkRun
 from lightloom.machines.fabrics.packets import PacketFabric
 from lightloom.machines.fabrics.tiers.tier import Level, LinkClass, Tier, filled_tiers, levels_of
 from lightloom.machines.parts.bill import Bill, BillChoices
@@ -205,20 +206,24 @@ class Tiers(PacketFabric):
         """Return the links that each transfer occupies in all levels that it crosses, whatever ``route``, as runs of
         consecutive links. Levels of which a transfer crosses at most one share columns of runs; runs that a transfer
         lacks are empty."""
-        columns: list[list[Ints]] = []
-        first = 0
+        runs: list[tuple[int, Mask, LinkRun]] = []
+        first = count = 0
         for level, crosses, gateway, target in self.crossings(source, destination):
             if crosses.any():
-                for number, (run, _) in enumerate(level.runs(gateway, target), first):
-                    if number == len(columns):
-                        columns.append([*np.zeros((3, len(crosses)), np.int64), np.ones(len(crosses), np.int64)])
-                    for column, part in zip(columns[number], run[:4], strict=True):
-                        np.copyto(column, np.asarray(part), where=crosses)
+                runs += [(number, crosses, run) for number, (run, _) in enumerate(level.runs(gateway, target), first)]
+                count = max(count, runs[-1][0] + 1)
             if not level.joined:
-                first = len(columns)
-        if not columns:
-            return Footprint.of([(0, 0, np.zeros(len(np.asarray(source)), np.int64), 1)])
-        return Footprint(*(np.stack(parts, axis=-1) for parts in zip(*columns, strict=True)))
+                first = count
+        columns = np.zeros((4, len(np.asarray(source)), max(count, 1)), np.int64)
+        columns[3] = 1
+        for number, crosses, run in runs:
+            everywhere = bool(crosses.all())
+            for column, part in zip(columns[..., number], run[:4], strict=True):
+                if everywhere:
+                    column[:] = part
+                else:
+                    np.copyto(column, np.asarray(part), where=crosses)
+        return Footprint(*columns)
 
     def path(self, source: Ints, destination: Ints, route: Ints) -> Ints:
         """Return the links of each transfer in the order in which it crosses them, inner tiers first, −1 filling up:
