@@ -240,7 +240,8 @@ class Algorithm:
         if self.straight and not fabric.exclusive:
             load, bandwidth = straight_loads(fabric), fabric.siblings()[0].link_bandwidth()
             busy = load[bandwidth > 0] / bandwidth[bandwidth > 0] / fabric.ranks
-            gather = scatter = fabric.diameter_latency() * _BELOW_ROUNDING, float(busy.max()) * _BELOW_ROUNDING
+            seconds = fabric.diameter_latency() + fabric.step_overhead
+            gather = scatter = seconds * _BELOW_ROUNDING, float(busy.max()) * _BELOW_ROUNDING
         else:
             steps = [] if self.sends is None else self.sends(fabric)
             gather, scatter = _takes(steps, fabric), _takes([step.backward() for step in steps], fabric)

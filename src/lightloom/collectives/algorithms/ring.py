@@ -216,11 +216,11 @@ def _ring_sends(fabric: Fabric) -> list[Sends]:
 
 def _both_ways(fabric: Fabric) -> list[Sends]:
     """Return the steps of an all-gather on a ring both ways: all ranks send a share to both neighbours, and of an even
-    number of ranks, in a last step, half a share or all of it forward."""
+    number of ranks, in a last step, half a share; unless striped, all of it forward."""
     order, ranks = fabric.ring_order(), fabric.ranks
     after = np.roll(order, -1)
     both = np.concatenate([order, after]), np.concatenate([after, order])
-    last = [] if ranks % 2 else [Sends(0.5 / ranks, order, after)]
+    last = [] if ranks % 2 else [Sends(0.5 / ranks, *both)]
     return [Sends(1 / ranks, *both, (ranks - 1) // 2), *last]
 
 
