@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightloom.collectives.bounds.lower_bound import lower_bound
@@ -27,8 +27,20 @@ from tests.fabrics.topologies import dragonfly, hypercube
 PLAIN = ("one-stage", "recursive-doubling", "halving-doubling", "hierarchical", "binomial-tree", "double-binary-tree")
 
 
+RINGS_OF_TWO = Tiers(
+    ranks=8,
+    tiers=(
+        Tier(name="ring", shape="ring", size=2, bandwidth=1e9),
+        Tier(name="torus", shape="torus", dims=(2, 2), bandwidth=1e9, ports=1),
+    ),
+)
+"""Copies of rows from neighbour to neighbour meet on the links between two ranks of a line."""
+
+
 @settings(deadline=None, max_examples=25)
 @given(packet_fabrics(largest=9), st.sampled_from(CLASSIC), st.floats(0, 9))
+@example(RINGS_OF_TWO, "all-gather", 0.0)
+@example(RINGS_OF_TWO, "all-reduce", 6.0)
 def test_every_packet_fabric_is_served_no_slower_than_plainly(fabric: Fabric, kind: Kind, power: float) -> None:
     collective = Collective(kind, fabric.ranks, 10**power)
     assert find("synthesized").refusal(kind, fabric) is None

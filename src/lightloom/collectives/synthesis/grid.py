@@ -32,6 +32,7 @@ from lightloom.collectives.schedule.build import Rows, assemble, from_all_gather
 from lightloom.collectives.schedule.columns import Folding, Schedule, run_begins
 from lightloom.collectives.synthesis import grid_kernels as kernels
 from lightloom.collectives.synthesis.engine.cache import effort
+from lightloom.collectives.synthesis.engine.queues import folded_to_hold
 from lightloom.collectives.synthesis.grid_links import GridLinks, PeriodLinks, repetition
 from lightloom.core.arrays import Ints
 from lightloom.machines.fabrics.fabric import Fabric, Grid
@@ -422,6 +423,12 @@ def _played(steps: Schedule, fabric: Fabric, pieces: int, least: float) -> tuple
     floor = max((latency + per_byte * nbytes for latency, per_byte in lines), default=0.0) * _ROUNDING
     if floor >= least:
         return None, floor
+    if steps.folding is not None and 2 in steps.folding.axes:
+        # Both ways along an axis of two ranks lead to the same one, where copies may meet on a link.
+        unfolded = folded_to_hold(steps, fabric, _MOST_FLOWING_ROWS)
+        if unfolded is None:
+            return None, floor
+        steps = unfolded
     schedule = without_barriers(steps, fabric, pieces)
     price, per_byte = queued_line(schedule, fabric)
     if single and per_byte > 0:

@@ -33,12 +33,11 @@ from lightloom.collectives.schedule.columns import Folding, Schedule
 from lightloom.collectives.synthesis import packet_kernels as kernels
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.engine.kernels import OrderedRows, seconds_left
-from lightloom.collectives.synthesis.engine.queues import turns
+from lightloom.collectives.synthesis.engine.queues import folded_to_hold, holds, turns
 from lightloom.collectives.synthesis.grid import flowing
 from lightloom.collectives.synthesis.grid_links import Transfers, neighbours_join
-from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Int32s, Ints, Mask, read_only
-from lightloom.core.errors import UnsupportedError, VerificationError
+from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.fabric import Fabric
 
 # The order in which links serve the rows of a queued schedule: list scheduling over paths of links.
@@ -188,6 +187,8 @@ _MANY = 128
 """Ranks above which plain algorithms have too many rows to be tried beside compositions."""
 _MOST_ROWS, _MOST_CROSSING = 1 << 19, 1 << 16
 """Most rows of a schedule that is listed, and of one whose rows wait for each other's links on their way."""
+_MOST_BESIDE = 1 << 18
+"""Most rows of the latter with those of sibling groups, among which they take longer than steps with barriers."""
 _MOST_STRAIGHT = 1 << 12
 """Rows of an all-to-all straight from rank to rank that is listed."""
 _MOST_PACKED, _MOST_PACKED_ROOTED = 1 << 19, 1 << 22
@@ -256,13 +257,16 @@ def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule 
     """Yield schedules without barriers, not yet verified: steps in pieces, straight all-to-alls, and packed trees.
 
     The steps are those of the algorithm that :func:`_suited` names, in 1, 2, 4, ..., 32 pieces as long as these make
-    at most 524,288 rows, or 65,536 where links join all ranks and a row crosses several of them. An all-to-all straight
-    from rank to rank has at most 4,096 rows. Trees are packed for a broadcast or a reduce, and for other kinds but an
-    all-to-all where ranks lie on one axis and no links between ranks join them all."""
-    steps, joined = steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric)
+    at most 524,288 rows, or, where links join all ranks, of sibling groups too, and a row crosses several of them,
+    65,536, and 262,144 with those of sibling groups. An all-to-all straight from rank to rank has at most 4,096 rows.
+    Trees are packed for a broadcast or a reduce, and for other kinds but an all-to-all where ranks lie on one axis and
+    no links between ranks join them all."""
+    steps, joined = steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric.siblings()[0])
     steps = None if steps is None else _folded(steps, fabric)
     if steps is not None:
-        most = _MOST_CROSSING if joined and fabric.hops(*steps.ends(slice(None))).max(initial=1) > 1 else _MOST_ROWS
+        ends = distinct_transfers(fabric, steps.source, steps.destination, steps.route)[:3]
+        crossing = joined and fabric.hops(*ends).max(initial=1) > 1
+        most = min(_MOST_CROSSING, _MOST_BESIDE * len(steps) // _played(steps, fabric)) if crossing else _MOST_ROWS
         yield from _in_pieces(steps, fabric, [pieces for pieces in _PIECES if len(steps) * pieces <= most])
     if collective.kind == "all-to-all":
         straight = rows_of(ONE_STAGE, collective, fabric, _MOST_STRAIGHT)
@@ -286,8 +290,7 @@ def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Itera
     all sibling groups where there are some, 3 % faster. The last is the first that is not faster than the one before:
     from so many rows on not 3 % faster. Of a broadcast or a reduce with fewer rows all are tried, as more pieces may be
     faster again."""
-    least, groups = busiest_link(steps, fabric), len(fabric.siblings()[1])
-    played = len(steps) if groups == 1 else groups * steps.unfolded_rows
+    least, played = busiest_link(steps, fabric), _played(steps, fabric)
     built: list[Timed] = []
 
     def build(pieces: int) -> Timed:
@@ -304,6 +307,12 @@ def _in_pieces(steps: Schedule, fabric: Fabric, numbers: Sequence[int]) -> Itera
             return
 
 
+def _played(steps: Schedule, fabric: Fabric) -> int:
+    """Return the number of rows whose times make the cost without barriers: beside sibling groups those of all."""
+    groups = len(fabric.siblings()[1])
+    return len(steps) if groups == 1 else groups * steps.unfolded_rows
+
+
 def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
     """Return a schedule of steps with rows of as few ranks as stand for all once its barriers are left out, as the
     verifier finds; it still has its steps.
@@ -316,21 +325,8 @@ def _folded(steps: Schedule, fabric: Fabric) -> Schedule | None:
         return steps
     if steps.folding is None:
         first = replace(steps.with_rows(np.flatnonzero(steps.source == 0)), folding=Folding.alike(fabric.ranks, 1))
-        return first if _holds(without_barriers(first, fabric), fabric) else steps
-    while steps.folding is not None and not _holds(without_barriers(steps, fabric), fabric):
-        if len(steps) * (steps.folding.axes or (steps.folding.copies,))[0] > _MOST_ROWS:
-            return None
-        steps = steps.unfolded_once()
-    return steps
-
-
-def _holds(schedule: Schedule, fabric: Fabric) -> bool:
-    """Return True when a folded schedule passes the verifier on this fabric."""
-    try:
-        verify(schedule, fabric)
-    except VerificationError:
-        return False
-    return True
+        return first if holds(without_barriers(first, fabric), fabric) else steps
+    return folded_to_hold(steps, fabric, _MOST_ROWS)
 
 
 def _packed(collective: Collective, fabric: Fabric) -> Iterator[Timed]:

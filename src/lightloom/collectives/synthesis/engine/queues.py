@@ -14,10 +14,13 @@ import numpy as np
 from lightloom.collectives.collective import Collective
 from lightloom.collectives.cost.price import busy_and_delay, cells_of, play
 from lightloom.collectives.schedule import build
+from lightloom.collectives.schedule.build import without_barriers
 from lightloom.collectives.schedule.columns import Folding, Schedule, run_begins
 from lightloom.collectives.synthesis.engine import kernels
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, RingTrees, hub_ranks
+from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Column, Floats, Ints, Mask, read_only
+from lightloom.core.errors import VerificationError
 from lightloom.machines.fabrics.fabric import Fabric
 
 
@@ -246,3 +249,26 @@ def turns(
     ranked = np.lexsort((*keys, link))
     first = np.searchsorted(link[ranked], np.arange(links + 1))
     return turn, float(kernels.list_order(rows, first, ranked, held, together, turn))
+
+
+# Foldings of schedules whose barriers are left out.
+
+
+def folded_to_hold(steps: Schedule, fabric: Fabric, most_rows: int) -> Schedule | None:
+    """Return a schedule of steps with rows of as few ranks as stand for all once its barriers are left out, as the
+    verifier finds; it still has its steps. A folded one is unfolded axis by axis until it holds. None where that makes
+    more than ``most_rows``."""
+    while steps.folding is not None and not holds(without_barriers(steps, fabric), fabric):
+        if len(steps) * (steps.folding.axes or (steps.folding.copies,))[0] > most_rows:
+            return None
+        steps = steps.unfolded_once()
+    return steps
+
+
+def holds(schedule: Schedule, fabric: Fabric) -> bool:
+    """Return True when a folded schedule passes the verifier on this fabric."""
+    try:
+        verify(schedule, fabric)
+    except VerificationError:
+        return False
+    return True
