@@ -199,8 +199,8 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
     yet verified.
 
     In each order that is tried a lightpath sends first what has the longest way left, where piece k of a share is less
-    urgent than its piece 0 by 0, 0.5, 1 or 4 times k / pieces of the whole time. Any other schedule, and one of more
-    than 400,000 rows, is returned unchanged.
+    urgent than its piece 0 by 0, 0.5, 1 or 4 times k / pieces of the whole time, until one is slower than that before.
+    Any other schedule, and one of more than 400,000 rows, is returned unchanged.
 
     Time: rows, times the logarithm of what waits.
     """
@@ -218,12 +218,15 @@ def overlapped(schedule: Schedule, fabric: Fabric) -> Schedule:
     left[order] = kernels.seconds_left(timed, len(held))
     pieces = schedule.chunks // schedule.collective.ranks
     piece = schedule.chunk.astype(np.int64) % pieces
-    least, best = before.seconds, None
+    least, last, best = before.seconds, np.inf, None
     for stagger in _STAGGERS if pieces > 1 else _STAGGERS[:1]:
         later = piece * (stagger * before.seconds / pieces) - left
         turn, seconds = turns(rows, held.copy(), int(path.max()) + 1, piece, later, together=_TOGETHER)
         if seconds < least:
             least, best = seconds, turn
+        if seconds > last:
+            break
+        last = seconds
     if best is None:
         return schedule
     schedule = schedule.with_rows(np.lexsort((best, schedule.lightpath)))
