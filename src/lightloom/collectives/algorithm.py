@@ -249,20 +249,6 @@ class Algorithm:
         sums = both if self.sums is None else _takes(self.sums(fabric), fabric)
         return {"all-gather": gather, "all-to-all": gather, "reduce-scatter": scatter, "all-reduce": sums}
 
-    def floor(self, fabric: Fabric, least: tuple[float, float], slope: float) -> tuple[float, float]:
-        """Return seconds, and seconds a byte, that every schedule of a collective between all ranks surely takes, the
-        first set-up of circuits apart: the time of no bytes at least, and how much more for each byte of the
-        collective; (0, 0) where nothing more than the fabric's own bounds is known.
-
-        Args:
-            least: what the sends of its kind take (:meth:`least_seconds`).
-            slope: seconds a byte that bytes alone take on the fabric at least. Where circuits surely change between
-                steps they come on top of another set-up.
-        """
-        if not self.changes_circuits(fabric):
-            return least
-        return fabric.setup_time + least[0], max(slope, least[1])
-
     def beyond_memory(self, kind: str, fabric: Fabric) -> str | None:
         """Return a sentence that says why the rows that the algorithm is estimated to make for a kind of collective on
         a fabric, at 200 bytes each, do not fit in the memory that this machine has free; None where they do, and always

@@ -134,8 +134,7 @@ class GroupPrices(Pricing):
         self._refusals: dict[tuple[Kind, str, str], str | None] = {}
         self._lines: dict[tuple[int, Kind, bool], LowerPrice] = {}
         self._floors: dict[tuple[Kind, str, str], tuple[PriceLine, bool]] = {}
-        self._sends: dict[tuple[str, str], Mapping[str, tuple[float, float]]] = {}
-        """What the sends of algorithms take at least, by kind."""
+        self._sends: dict[tuple[str, str], tuple[bool, Mapping[str, tuple[float, float]]]] = {}
         self._proved: dict[tuple[str, Kind], PriceLine] = {}
         self._bounds: dict[str, dict[tuple[Kind, float, float], Bound]] = {}
         """Lower bounds of collectives by fabric, as its prices share them."""
@@ -435,17 +434,13 @@ class GroupPrices(Pricing):
         among = [each for each in among if self._declined(kind, each, part, exchange) is None]
         among.sort(key=lambda each: (each.by_size, not each.pipelined, not each.striped, each.ends is not None))
         names = {each.name for each in among} if algorithm == AUTO else set()
-        return [
-            Candidate(
-                each,
-                *(self._floor(kind, each, part) if exchange == 0 else (None, False)),
-                partial(self._failure_to_build, kind, each, part),
-                prices := partial(self._prices, each, part, exchange),
-                partial(self._line, prices, kind),
-                spare=f"{each.name}{STRIPED}" in names,
-            )
-            for each in among
-        ]
+        candidates: list[Candidate] = []
+        for each in among:
+            spare, prices = f"{each.name}{STRIPED}" in names, partial(self._prices, each, part, exchange)
+            failure, line = partial(self._failure_to_build, kind, each, part), partial(self._line, prices, kind)
+            floor = self._floor(kind, each, part) if exchange == 0 and not spare else (None, False)
+            candidates.append(Candidate(each, *floor, failure, prices, line, spare))
+        return candidates
 
     def _prices(self, algorithm: Algorithm, part: Fabric, exchange: int) -> CollectivePrices:
         """Return the prices of one algorithm on ``part``, coded by method ``exchange`` unless that is 0; cached."""
@@ -459,25 +454,33 @@ class GroupPrices(Pricing):
 
     def _floor(self, kind: Kind, algorithm: Algorithm, part: Fabric) -> tuple[PriceLine | None, bool]:
         """Return a lower bound of one algorithm's prices, circuits in place, for which nothing is built, cached: that
-        of every schedule or, where more is known of the algorithm (:meth:`Algorithm.floor`), of its own; and True where
-        that is near its prices. None of those of which nothing is built anyway."""
+        of every schedule or, where more is known of the algorithm, of its own, which follows from its sends
+        (:meth:`Algorithm.least_seconds`) and, where its circuits surely change, another set-up; and True where that is
+        near its prices. None of those of which nothing is built anyway."""
         if algorithm.by_size or algorithm is LIBRARY:
             return None, False
         key = kind, algorithm.name, self._key(part)
         if key not in self._floors:
-            proved, own = self._proved_line(kind, part), (0.0, 0.0)
+            proved, seconds, a_byte, changes = self._proved_line(kind, part), 0.0, 0.0, False
             if kind in (*FROM_ALL_GATHER, "all-to-all"):
-                sends = algorithm.name, key[2]
-                if sends not in self._sends:
-                    self._sends[sends] = algorithm.least_seconds(part)
+                changes, least = self._least(algorithm, part)
                 # The paper's model charges circuits neither latencies nor, in every step, all bytes.
-                charged = self.model == "physical" or not part.exclusive
-                own = algorithm.floor(part, self._sends[sends][kind] if charged else (0.0, 0.0), proved.far_slope)
-            known = own > (0.0, 0.0)
+                seconds, a_byte = least[kind] if self.model == "physical" or not part.exclusive else (0.0, 0.0)
+            if changes:
+                seconds, a_byte = part.setup_time + seconds, max(proved.far_slope, a_byte)
+            known = seconds > 0 or a_byte > 0
             # Circuits that may or may not stand take a set-up more or less, and blocks are passed on several times.
-            near = known and kind != "all-to-all" and (not part.exclusive or algorithm.changes_circuits(part))
-            self._floors[key] = proved._replace(nothing=own[0], slope=own[1]) if known else proved, near
+            near = known and kind != "all-to-all" and (changes or not part.exclusive)
+            self._floors[key] = proved._replace(nothing=seconds, slope=a_byte) if known else proved, near
         return self._floors[key]
+
+    def _least(self, algorithm: Algorithm, part: Fabric) -> tuple[bool, Mapping[str, tuple[float, float]]]:
+        """Return True where the circuits of an algorithm surely change on ``part``, and the seconds and seconds a byte
+        that its sends take at least, by kind; cached."""
+        key = algorithm.name, self._key(part)
+        if key not in self._sends:
+            self._sends[key] = algorithm.changes_circuits(part), algorithm.least_seconds(part)
+        return self._sends[key]
 
     def _with_codec(self, prices: CollectivePrices, exchange: int) -> SchedulePrices:
         """Return the prices of the same schedules with gradients coded by the method of number ``exchange``, cached,
