@@ -264,8 +264,10 @@ def test_links_that_cover_transfers_leave_none_out_and_none_is_needless_when_tak
     transfers += 3
     passes = random.random((transfers, links)) < 0.3
     passes[np.arange(transfers), random.integers(0, links, transfers)] = True
-    _, link = np.nonzero(passes)
-    for each, chosen in enumerate(derived._cover(rank, passes.sum(axis=1), link, links).tolist()):
+    base = np.tile(np.arange(links), (transfers, 1))
+    runs = derived.Footprint(base, np.zeros_like(base), passes.astype(np.int64), np.ones_like(base))
+    parts = [derived.Footprint(*(column[which] for column in runs)) for which in (slice(0, 2), slice(2, None))]
+    for each, chosen in enumerate(derived._cover(rank, parts, links).tolist()):
         left = passes[rank == each]
         for link in [link for link in chosen if link < links]:
             assert link == left.sum(axis=0).argmax()

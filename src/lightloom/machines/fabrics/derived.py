@@ -239,7 +239,7 @@ _PAIRS: Effort = 1 << 18
 """Pairs of ranks whose footprints are held at once."""
 _MANY_PAIRS: Effort = 1 << 16
 """Pairs of ranks from which on what they pass is kept on the disk."""
-_LINKS_INTO_A_RANK: Effort = 8
+_LINKS_INTO_A_RANK: Effort = 128
 """Links that cover a rank's transfers for which room is made at first."""
 
 
@@ -471,70 +471,84 @@ def _covers_found(whole: Geometry, members: Ints) -> tuple[Ints, Ints]:
             routes = [whole.route(*ends)]
             if groups == 1:
                 routes = [np.full(len(own), route) for route in range(whole.routes)]
-            parts = [links_of(whole.footprint(*ends, route)) for route in routes]
-            count = np.concatenate([np.bincount(transfer, minlength=len(own)) for transfer, _ in parts])
-            link = np.concatenate([link for _, link in parts])
-            cover.append(_cover(np.tile(inside - inside[0], groups * len(routes)), count, link, whole.links))
+            runs = [whole.footprint(*ends, route) for route in routes]
+            cover.append(_cover(np.tile(inside - inside[0], groups * len(routes)), runs, whole.links))
     received, sent = (_stacked(cover, ranks, whole.links) for cover in covers)
     return received, sent
 
 
-def _cover(rank: Ints, count: Ints, link: Ints, links: int) -> Ints:
+def _cover(rank: Ints, footprints: Sequence[Footprint], links: int) -> Ints:
     """Return for each rank a few links such that each of its transfers passes at least one: [rank, place], ``links``
     filling up. They are chosen greedily, each as the link that most of the rank's transfers still left pass.
 
     Args:
         rank: rank to which each transfer belongs, all from 0 on: [transfer].
-        count: number of links of each transfer: [transfer].
-        link: these links, those of one transfer side by side: [entry].
+        footprints: links of the transfers, one part of them after the other.
         links: number of all links.
     """
     begins = np.concatenate([[0], np.cumsum(np.bincount(rank))])
-    first = np.concatenate([[0], np.cumsum(count)])
+    most = max(footprint.length.shape[1] for footprint in footprints)
+    runs = Footprint(*(np.zeros((len(rank), most), np.int64) for _ in range(4)))
+    first = 0
+    for footprint in footprints:
+        for column, part in zip(runs, footprint, strict=True):
+            column[first : first + len(part), : part.shape[1]] = part
+        first += len(footprint.length)
     places, most = 0, _LINKS_INTO_A_RANK
     while most > places:
         places = most
         chosen = np.full((len(begins) - 1, places), links)
-        most = _choose_cover(np.argsort(rank, kind="stable"), begins, first, link, links, chosen)
+        most = _choose_cover(np.argsort(rank, kind="stable"), begins, runs, links, chosen)
     return chosen[:, :most]
 
 
 @njit_cached
-def _choose_cover(transfers: Ints, begins: Ints, first: Ints, link: Ints, links: int, chosen: Ints) -> int:
+def _choose_cover(transfers: Ints, begins: Ints, runs: Footprint, links: int, chosen: Ints) -> int:
     """Choose for each rank links such that each of its transfers passes at least one, greedily: each as the link that
     most of the rank's transfers still left pass, of several such that of the lowest number.
 
     Args:
         transfers: numbers of the transfers of rank 0, then of rank 1, and so on: [transfer].
         begins: place in ``transfers`` of each rank's first one, and the end: [rank + 1].
-        first: first entry of the transfer of each number, and the end: [transfer + 1].
-        link: links that the transfers pass, those of one transfer side by side: [entry].
+        runs: links that the transfers pass.
         links: number of all links.
         chosen: out, the links chosen for each rank, untouched behind them: [rank, place].
 
     Returns:
         The most links chosen for a rank; where ``chosen`` has fewer places, the others are left out of it.
     """
-    count, passed, most = np.zeros(links, np.int64), np.empty(links, np.int64), 0
-    place = np.empty(links, np.int64)
+    count, passed, most = np.zeros(links, np.int32), np.empty(links, np.int32), 0
+    place, filled = np.empty(links, np.int32), np.empty(links, np.int32)
     for rank in range(len(begins) - 1):
         own = transfers[begins[rank] : begins[rank + 1]]
-        used = entries = 0
+        entries = 0
         for transfer in own:
-            for entry in range(first[transfer], first[transfer + 1]):
-                if count[link[entry]] == 0:
-                    passed[used] = link[entry]
-                    used += 1
-                count[link[entry]] += 1
-            entries += first[transfer + 1] - first[transfer]
-        # Of each link, the transfers that pass it, side by side.
-        through, end = np.empty(entries, np.int64), 0
-        for each in passed[:used]:
-            place[each] = end
-            end += count[each]
-        filled = place.copy()
+            for run in range(runs.length.shape[1]):
+                entries += runs.length[transfer, run]
+        link, first = np.empty(entries, np.int32), np.empty(len(own) + 1, np.int32)
+        used = end = 0
         for number in range(len(own)):
-            for entry in range(first[own[number]], first[own[number] + 1]):
+            first[number] = end
+            for run in range(runs.length.shape[1]):
+                base, period = runs.base[own[number], run], runs.period[own[number], run]
+                at = runs.start[own[number], run] % max(period, 1)
+                for _ in range(runs.length[own[number], run]):
+                    each = base + at
+                    if count[each] == 0:
+                        passed[used] = each
+                        used += 1
+                    count[each] += 1
+                    link[end] = each
+                    end += 1
+                    at = at + 1 if at + 1 < period else 0
+        first[len(own)] = end
+        # Of each link, the transfers that pass it, side by side.
+        through, end = np.empty(entries, np.int32), 0
+        for each in passed[:used]:
+            place[each] = filled[each] = end
+            end += count[each]
+        for number in range(len(own)):
+            for entry in range(first[number], first[number + 1]):
                 through[filled[link[entry]]] = number
                 filled[link[entry]] += 1
         left, places = np.ones(len(own), np.bool_), 0
@@ -550,7 +564,7 @@ def _choose_cover(transfers: Ints, begins: Ints, first: Ints, link: Ints, links:
             for number in through[place[best] : filled[best]]:
                 if left[number]:
                     left[number] = False
-                    for entry in range(first[own[number]], first[own[number] + 1]):
+                    for entry in range(first[number], first[number + 1]):
                         count[link[entry]] -= 1
             if places < chosen.shape[1]:
                 chosen[rank, places] = best
