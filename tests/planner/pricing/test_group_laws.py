@@ -23,6 +23,7 @@ from lightloom.planning.pricing.collective_prices import (
     LIBRARY,
     LINE_SIZES,
     ExchangePrices,
+    PriceLine,
     chords,
     group_phases,
 )
@@ -324,7 +325,7 @@ def test_candidates_are_not_declined_and_nothing_is_built_for_each_size(
     prices.failure = lambda kind, algorithm, part: "fails" if algorithm.fails else None
     prices.schedules = lambda algorithm, part: algorithm.name
     prices._with_codec = lambda name, method: ("coded", name)
-    prices._floor = lambda kind, algorithm, part: (f"floor of {algorithm.name}", True)
+    prices._floor = lambda kind, algorithm, part: (PriceLine(*[float(algorithm.name[1:])] * 4), True)
     prices._line = lambda prices_of, kind, hidden: (prices_of(), kind, hidden)
     found = prices._candidates("ring", 4, exchange, 2, "all-reduce")
     kept = [algorithm for algorithm in algorithms if not algorithm.declined]
@@ -334,13 +335,13 @@ def test_candidates_are_not_declined_and_nothing_is_built_for_each_size(
         own = name if exchange == 0 else ("coded", name)
         assert one.prices() == own and one.line(True) == (own, "all-reduce", True)
         assert one.failure() == ("fails" if one.algorithm.fails and not one.algorithm.by_size else None)
-        assert (one.floor, one.near) == ((f"floor of {name}", True) if exchange == 0 else (None, False))
+        assert (one.floor, one.near) == ((PriceLine(*[float(name[1:])] * 4), True) if exchange == 0 else (None, False))
     lines = prices.lines("all-reduce", "ring", 4, exchange, 2, hidden_setup=True)
     assert [line._candidates for line in lines] == ([found] if found else [])
 
 
 @pytest.mark.parametrize("exchange", [0, 1, 2])
-def test_methods_with_phases_are_priced_by_them(exchange: int) -> None:
+def test_methods_with_phases_are_priced_by_them(exchange: int, monkeypatch: pytest.MonkeyPatch) -> None:
     prices = bare(exchanges=(SimpleNamespace(in_schedule=True), SimpleNamespace(in_schedule=False)))
     prices._cheapest = lambda *told: ("cheapest", told)
     asked: list[Any] = []
@@ -348,18 +349,15 @@ def test_methods_with_phases_are_priced_by_them(exchange: int) -> None:
     prices._phased = lambda *told: phased
     key = "ring", 4, exchange, 3
     assert prices.price(*key) == (phased if exchange == 2 else ("cheapest", key))
-    prices._candidates = lambda *told: [told]
-
-    def told(lines: Any) -> Any:
-        return [line if line == "phased" else (*line._candidates, line._hidden_setup) for line in lines]
-
-    assert told(prices.lines("all-gather", *key, hidden_setup=True)) == [(("ring", 4, 0, 3, "all-gather"), True)]
-    found = told(prices.lines("all-reduce", *key, hidden_setup=True))
+    prices._candidates = lambda *told: [SimpleNamespace(algorithm="ring", told=told)]
+    monkeypatch.setattr(group_prices, "LeastPrice", lambda each, *, hidden_setup: (each[0].told, hidden_setup))
+    assert prices.lines("all-gather", *key, hidden_setup=True) == [(("ring", 4, 0, 3, "all-gather"), True)]
+    found = prices.lines("all-reduce", *key, hidden_setup=True)
     assert found == (["phased"] if exchange == 2 else [(("ring", 4, exchange, 3, "all-reduce"), True)])
     assert len(asked) == (exchange == 2)
     if asked:
         assert asked[0][0] == "all-reduce"
-        assert told(asked[0][1]("all-reduce", 2, 5)) == [(("ring", 2, 0, 5, "all-reduce"), True)]
+        assert asked[0][1]("all-reduce", 2, 5) == [(("ring", 2, 0, 5, "all-reduce"), True)]
 
 
 def test_proved_lines_are_those_of_no_schedule_unless_a_codec_or_a_library_changes_prices(

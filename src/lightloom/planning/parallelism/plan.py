@@ -496,7 +496,11 @@ def in_flight(stages: int, micro_batches: int, virtual_stages: int) -> tuple[Int
     is the number of chunks of a stage.
     """
     total, round_ = micro_batches * virtual_stages, stages * virtual_stages
-    chunk = np.arange(total) % round_ // stages if virtual_stages > 1 else np.zeros(total, np.int64)
+    if virtual_stages == 1:
+        # Not interleaved, every backward pass follows the forward pass after those ahead.
+        ahead = passes_ahead(np.arange(stages), stages, 1)
+        return tuple(np.minimum(ahead + 1, total).reshape(-1, 1, 1))
+    chunk = np.arange(total) % round_ // stages
     begun = np.zeros((total + 1, virtual_stages), np.int64)
     np.cumsum(chunk[:, None] == np.arange(virtual_stages), axis=0, out=begun[1:])
     ended = begun[:, ::-1]

@@ -724,17 +724,14 @@ class LeastPrice:
 
     def __init__(self, candidates: Sequence[Candidate], *, hidden_setup: bool) -> None:
         self._candidates, self._hidden_setup = candidates, hidden_setup
+        self._near = np.array([each.floor for each in candidates if each.near], np.float64).reshape(-1, 4).T
+        self._others = [each for each in candidates if not each.near]
 
     def __call__(self, nbytes: Floats, /) -> Floats:
         """Return the least seconds at each size (bytes), in its shape; infinite where every algorithm fails."""
-        least = np.full(np.shape(nbytes), np.inf)
-        others: list[Candidate] = []
-        for each in self._candidates:
-            if each.near and each.floor is not None:
-                np.minimum(least, each.floor(nbytes), out=least)
-            else:
-                others.append(each)
-        for each in _in_turn(others, lambda floor: bool((floor(nbytes) < least).any())):
+        floors = PriceLine(*self._near.reshape(*self._near.shape, *[1] * np.ndim(nbytes)))
+        least = np.array(floors(nbytes).min(axis=0, initial=np.inf))
+        for each in _in_turn(self._others, lambda floor: bool((floor(nbytes) < least).any())):
             if isinstance(each, Candidate):
                 np.minimum(least, each.line(self._hidden_setup)(nbytes), out=least)
         return least

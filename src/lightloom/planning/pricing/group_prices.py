@@ -330,6 +330,8 @@ class GroupPrices(Pricing):
 
             return price.lines(kind, plain)
         candidates = self._candidates(algorithm, ranks, exchange, stride, kind)
+        if [each.algorithm for each in candidates] == [LIBRARY]:
+            return [candidates[0].line(hidden_setup)]
         return [LeastPrice(candidates, hidden_setup=hidden_setup)] if candidates else []
 
     def proved_lines(
