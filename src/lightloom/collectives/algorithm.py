@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -52,8 +53,12 @@ class Sends(NamedTuple):
     times: int = 1
 
     def backward(self) -> Sends:
-        """Return the transfers run backwards."""
-        return self._replace(source=self.destination, destination=self.source)
+        """Return the transfers run backwards, the same object where all ranks that send to each other do so both
+        ways."""
+        most = max(int(self.source.max(initial=0)), int(self.destination.max(initial=0))) + 1
+        there, back = self.source * most + self.destination, self.destination * most + self.source
+        mutual = np.array_equal(np.sort(there), np.sort(back))
+        return self if mutual else self._replace(source=self.destination, destination=self.source)
 
 
 def _takes(steps: Sequence[Sends], fabric: Fabric) -> tuple[float, float]:
@@ -244,7 +249,9 @@ class Algorithm:
             gather = scatter = seconds * _BELOW_ROUNDING, float(busy.max()) * _BELOW_ROUNDING
         else:
             steps = [] if self.sends is None else self.sends(fabric)
-            gather, scatter = _takes(steps, fabric), _takes([step.backward() for step in steps], fabric)
+            backward = [step.backward() for step in steps]
+            gather = _takes(steps, fabric)
+            scatter = gather if all(map(is_, steps, backward)) else _takes(backward, fabric)
         both = gather[0] + scatter[0], gather[1] + scatter[1]
         sums = both if self.sums is None else _takes(self.sums(fabric), fabric)
         return {"all-gather": gather, "all-to-all": gather, "reduce-scatter": scatter, "all-reduce": sums}
