@@ -127,11 +127,11 @@ class Algorithm:
     """Function that yields, for a number of ranks, sources and destinations of lightpaths that every collective between
     all ranks needs, no pair of them twice: [lightpath] each; None where they are not stated."""
     sends: Callable[[Fabric], Sequence[Sends]] | None = None
-    """Function that returns steps of an all-gather on a fabric, each after the one before, or some of its sends, as
-    they are also in an all-to-all; None where they are not stated. A reduce-scatter is that run backwards, and an
-    all-reduce both, save where :attr:`sums` says otherwise."""
+    """Function that returns, for a fabric, steps that follow each other in every all-gather, and in an all-to-all; it
+    may leave some out. None where they are not stated. A reduce-scatter is the all-gather run backwards, and an
+    all-reduce both, unless :attr:`sums` are stated."""
     sums: Callable[[Fabric], Sequence[Sends]] | None = None
-    """The same of an all-reduce that is not a reduce-scatter and then an all-gather."""
+    """Function that returns the steps of an all-reduce that is not a reduce-scatter and then an all-gather."""
     straight: bool = False
     """True where on packet fabrics every rank sends straight to every other, all at once."""
     least_channels: int = 0
@@ -240,8 +240,8 @@ class Algorithm:
 
     def least_seconds(self, fabric: Fabric) -> dict[str, tuple[float, float]]:
         """Return, for the kinds of collectives between all ranks, seconds and seconds a byte that the stated sends take
-        at least, circuits in place: on packet fabrics their latencies, and everywhere the bytes of the links, or of the
-        lightpaths and ranks, that take longest; (0, 0) where no sends are stated."""
+        at least, circuits in place: their latencies, and the bytes of the links, or of the lightpaths and ranks, that
+        take longest; (0, 0) where no sends are stated."""
         if self.straight and not fabric.exclusive:
             load, bandwidth = straight_loads(fabric), fabric.siblings()[0].link_bandwidth()
             busy = load[bandwidth > 0] / bandwidth[bandwidth > 0] / fabric.ranks

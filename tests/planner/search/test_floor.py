@@ -84,3 +84,21 @@ def test_the_least_bound_is_that_of_all_strategies_that_fit_and_are_served(
         if at_once == 2 and bandwidth == 1e10:
             assert sum(bounded) < len(space) / 2
     assert Floor(free.strategies(BATCHES).rows(slice(0, 0)), np.zeros(0)).least(on.job) == inf
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_strategies_that_are_left_out_take_longer_than_was_asked_or_do_not_fit(share: float) -> None:
+    """On any network; algorithms and exchange methods make no difference, nor does the order."""
+    floor, on = Floor.of(rows_at(1e30, share, *ALL), BATCHES), rows_at(1e10, share, *ALL)
+    space = on.strategies(BATCHES)
+    space = space.rows(admitted(on.job, space))
+    space = space.rows(np.random.default_rng(0).permutation(len(space)))
+    seconds, fits = bounds(on.job, space) / space.global_batch, memory(on.job, space) <= on.capacity
+    coded = space.rows(np.arange(len(space)))
+    coded.exchange[:] = 1
+    for below in (0.0, *np.quantile(seconds[fits], [0.1, 0.5, 1.0]), inf):
+        may_win = floor.below(below)(space)
+        assert not (fits & (seconds <= below) & ~may_win).any()
+        assert not (may_win & ~fits).any()
+        assert (floor.below(below)(coded) == may_win).all()
+    assert 0 < floor.below(float(np.quantile(seconds[fits], 0.1)))(space).sum() < fits.sum()

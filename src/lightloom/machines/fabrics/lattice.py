@@ -157,7 +157,10 @@ class Lattice(NamedTuple):
         _link_runs(shape, *cells, copies * self.cells, runs)
         columns = runs.reshape(len(runs), 4, *source.shape)
         periods = reversed(shape.sizes.diagonal().tolist())
-        return [LinkRun(*part[:3], period, part[3] > 0) for part, period in zip(columns, periods, strict=True)]
+        return [
+            LinkRun(base, start, length, period, backward > 0)
+            for (base, start, length, backward), period in zip(columns, periods, strict=True)
+        ]
 
     def steps(self, source: Ints, destination: Ints) -> list[Ints]:
         """Return the links of a shortest route along each dimension, negative for backward: [dimension][transfer]. Of

@@ -136,7 +136,7 @@ class GroupPrices(Pricing):
         self._floors: dict[tuple[Kind, str, str], tuple[PriceLine, bool]] = {}
         self._sends: dict[tuple[str, str], tuple[bool, Mapping[str, tuple[float, float]]]] = {}
         self._proved: dict[tuple[str, Kind], PriceLine] = {}
-        self._bounds: dict[str, dict[tuple[Kind, float, float], Bound]] = {}
+        self._bounds: dict[str, dict[tuple[Kind, float, float, bool], Bound]] = {}
         """Lower bounds of collectives by fabric, as its prices share them."""
 
     def with_choices(self, choices: Sequence[str]) -> GroupPrices:

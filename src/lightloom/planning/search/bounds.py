@@ -276,7 +276,7 @@ class PriceLines:
         return _LineTable.of([self._of_group(kind, group) for group in groups], np.array(slopes))
 
     @cached_method()
-    def _of_group(self, kind: Kind, group: Group) -> list[LowerPrice]:
+    def _of_group(self, kind: Kind, group: Group) -> Sequence[LowerPrice]:
         """Return the lower bound of the algorithms that may serve a kind of collective in a group; none where none
         serves it or the group has one rank. ``group`` is (algorithm's index, ranks, stride, number of the exchange
         method). Cached."""

@@ -1,6 +1,6 @@
 """The plans of a search on one cluster as rows: what is left out and why, their bounds, what simulating one gives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from heapq import nsmallest
@@ -34,7 +34,7 @@ from lightloom.planning.pricing.broadcast_step import (
     chips_needed,
 )
 from lightloom.planning.pricing.collective_prices import LIBRARY
-from lightloom.planning.pricing.group_prices import GroupPrices, PlanePrices
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices, PlanePrices
 from lightloom.planning.pricing.job import Job
 from lightloom.planning.pricing.placed_replicas import ReplicaExchange, method_between
 from lightloom.planning.pricing.placed_space import (
@@ -457,9 +457,18 @@ class Row(NamedTuple):
 
 class ClusterRows:
     """All rows, plans not yet simulated, of a search for one model on one cluster, with counts and reasons of those
-    left out. ``prices`` are those of the cluster's fabric and of the request."""
+    left out. ``prices`` are those of the cluster's fabric and of the request; ``may_win`` returns True for the
+    strategies that are looked at, None for all."""
 
-    def __init__(self, graph: ComputeGraph, cluster: Cluster, request: SearchRequest, prices: GroupPrices) -> None:
+    def __init__(
+        self,
+        graph: ComputeGraph,
+        cluster: Cluster,
+        request: SearchRequest,
+        prices: GroupPrices,
+        may_win: Callable[[Strategies], Mask] | None = None,
+    ) -> None:
+        self._may_win = may_win
         self.cluster, self.request, self.prices = cluster, request, prices
         exchanges = request.exchanges_on(cluster.accelerator)
         accelerator, fabric, training = cluster.accelerator, cluster.fabric, cluster.training
@@ -622,6 +631,18 @@ class ClusterRows:
         other = self._strategy_plan(job, planes, plan.choice, plan.bound)
         return other if other.step_time < plan.step_time else plan
 
+    def seconds(self, choice: Strategy) -> float:
+        """Return the simulated seconds of a sample of a strategy, by any algorithm unless the request names some;
+        infinite where it does not fit or is not served."""
+        choice = choice if self.request.algorithms else choice._replace(algorithm=AUTO)
+        row = Strategies.of(choice)
+        if memory(self.job, row).item() > self.capacity or not admitted(self.job, row).item():
+            return np.inf
+        try:
+            return self._strategy_plan(self.job, self._planes, choice, 0.0).sample_time
+        except UnsupportedError:
+            return np.inf
+
     def _strategy_plan(self, job: Job, planes: PlanePrices | None, choice: Strategy, bound: float) -> Plan:
         """Return the simulated plan of a strategy at a job's prices, with circuits set anew within the step where
         ``planes`` are given and several kinds of groups exchange, else on channels divided once for the whole step.
@@ -754,6 +775,8 @@ class ClusterRows:
         if set(self.request.kinds) == {"placed"}:
             return []
         space = self.strategies(batches)
+        if self._may_win is not None:
+            space = space.rows(self._may_win(space))
         possible = space.rows(admitted(self.job, space))
         if len(space) and not len(possible):
             names = ", ".join(self.request.algorithms) or "any algorithm"

@@ -26,7 +26,7 @@ import numpy as np
 from lightloom.collectives.algorithm import Algorithm
 from lightloom.collectives.collective import Kind
 from lightloom.collectives.registry import Refusal, algorithms, attempt
-from lightloom.core.arrays import Effort, Floats
+from lightloom.core.arrays import Effort, Floats, Mask, first_rows
 from lightloom.core.errors import ConfigError, UnsupportedError
 from lightloom.core.results import in_groups
 from lightloom.core.units import format_time
@@ -102,6 +102,7 @@ def search(
     request: SearchRequest | None = None,
     *,
     prices: GroupPrices | None = None,
+    may_win: Callable[[Strategies], Mask] | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> PlanSearch:
     """Return the search of a model's plans. Its ``ranking`` has those that were simulated, on all clusters together:
@@ -115,6 +116,7 @@ def search(
         clusters: where it may run; one entry for each number of ranks.
         request: batches, what may vary, and what is pinned; None to search everything.
         prices: of the one cluster's fabric and of the request, to share them among searches; None to make new ones.
+        may_win: returns True for the strategies that are looked at, [strategies]; None to look at all.
         advance: called before each refinement and simulation.
 
     Raises:
@@ -131,8 +133,14 @@ def search(
     *larger, least = _batches(graph, clusters, request)
     for batches in larger:
         with suppress(TooLargeError):
-            return _searched(graph, clusters, request, batches, choices, advance)
-    return _searched(graph, clusters, request, least, choices, advance)
+            return _searched(graph, clusters, request, batches, choices, may_win, advance)
+    return _searched(graph, clusters, request, least, choices, may_win, advance)
+
+
+def prices_for(cluster: Cluster, request: SearchRequest) -> GroupPrices:
+    """Return new prices of a cluster's fabric and of a request."""
+    exchanges, training = request.exchanges_on(cluster.accelerator), cluster.training
+    return GroupPrices(cluster.fabric, training, request.cost_model, exchanges, request.algorithms)
 
 
 def _batches(graph: ComputeGraph, clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:
@@ -165,11 +173,13 @@ def _searched(
     request: SearchRequest,
     batches: tuple[int, ...],
     choices: dict[int, GroupPrices],
+    may_win: Callable[[Strategies], Mask] | None,
     advance: Callable[[], None],
 ) -> PlanSearch:
     """Return the search of these global batches on every cluster. ``choices`` holds the prices of each cluster by its
     index; those that are missing are added to it in place, so that later searches share them, and all are written to
-    the cache on disk. ``advance`` is called before each refinement and simulation.
+    the cache on disk. ``may_win`` returns True for the strategies that are looked at, None for all. ``advance`` is
+    called before each refinement and simulation.
 
     Raises:
         TooLargeError: no cluster has a plan, and on some one plans do not fit the memory.
@@ -183,11 +193,10 @@ def _searched(
     counts = Counts()
     for index, cluster in enumerate(clusters):
         if index not in choices:
-            exchanges = request.exchanges_on(cluster.accelerator)
-            fabric, training = cluster.fabric, cluster.training
-            choices[index] = GroupPrices(fabric, training, request.cost_model, exchanges, request.algorithms)
+            choices[index] = prices_for(cluster, request)
         try:
-            plans, others, counted, lines = _Search(graph, cluster, request, choices[index], advance).run(batches)
+            found = _Search(graph, cluster, request, choices[index], advance, may_win=may_win)
+            plans, others, counted, lines = found.run(batches)
         except UnsupportedError as error:
             errors.append(error)
             continue
@@ -247,8 +256,9 @@ class _Search:
         advance: Callable[[], None],
         *,
         below: float = float("inf"),
+        may_win: Callable[[Strategies], Mask] | None = None,
     ) -> None:
-        self._rows = ClusterRows(graph, cluster, request, prices)
+        self._rows = ClusterRows(graph, cluster, request, prices, may_win)
         self._request = request
         self._advance = advance
         self._best = below
@@ -525,6 +535,22 @@ class Floor:
         floor[~np.isfinite(floor)] = 0.0
         order = np.argsort(floor, kind="stable")
         return cls(space.rows(order), floor[order])
+
+    def below(self, seconds: float) -> Callable[[Strategies], Mask]:
+        """Return a function that returns, for other strategies, True where the floor is at most so many seconds a
+        sample, False for those that do not fit: [strategies]. Algorithms and exchange methods make no difference."""
+
+        def mask(space: Strategies) -> Mask:
+            """Return True for the strategies that may take at most so long."""
+            names = [name for name in Strategy._fields if name not in ("algorithm", "exchange")]
+            both = [np.concatenate([getattr(each, name) for each in (self.strategies, space)]) for name in names]
+            first, number = first_rows(both)
+            least = np.full(len(first), inf)
+            least[number[: len(self.per_sample)]] = self.per_sample
+            own = least[number[len(self.per_sample) :]]
+            return np.asarray((own <= seconds) & np.isfinite(own))
+
+        return mask
 
     def least(self, job: Job) -> float:
         """Return the least first bound, in seconds a sample, of these strategies in ``job``, which differs from that of

@@ -24,11 +24,13 @@ from lightloom.machines.clusters.load import with_accelerator
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import fabric_from, load_fabric
 from lightloom.planning.gradients import PricedExchange
+from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.broadcast_step import BroadcastStep
 from lightloom.planning.search.document import exchange_settings
 from lightloom.planning.search.plans import PlanSearch
 from lightloom.planning.search.request import SearchRequest
-from lightloom.planning.search.search import Floor, free_rows, search
+from lightloom.planning.search.rows import ClusterRows
+from lightloom.planning.search.search import Floor, free_rows, prices_for, search
 
 _SUCCESSORS = {"titan-xp": "a100", "a100": "h100", "h100": "b200", "h200": "b200", "tpu-v4": "tpu-v5p"}
 """The chip that followed each, by the name in the catalog."""
@@ -117,6 +119,8 @@ class WhatIfs:
     def __init__(self, found: PlanSearch, method: PricedExchange | None = None) -> None:
         self._found, self._method = found, method
         self._winner = found.winner
+        self._floor: Floor | None = None
+        """Times that no network beats, once they are found."""
         # No placed plan leaves a runnable one out, so that none can win where the winner is one.
         kinds = found.request.strategies
         self._request = replace(
@@ -141,9 +145,10 @@ class WhatIfs:
             return float(content)
         try:
             rows = free_rows(self._found.graph, cluster, request, splits_neurons=self._winner.job.splits_neurons)
-            least = Floor.of(rows, (self._winner.global_batch,)).per_sample
+            self._floor = Floor.of(rows, (self._winner.global_batch,))
         except UnsupportedError:
             return 0.0
+        least = self._floor.per_sample
         limit = min(1.0, float(least[0]) / self._winner.sample_time) if len(least) else 0.0
         if path is not None:
             write_entry(path, repr(limit))
@@ -176,13 +181,25 @@ class WhatIfs:
             winner = Winner(**json.loads(content))
         else:
             try:
-                plan = search(self._found.graph, change.cluster, change.request, advance=advance).winner
+                plan = self._searched(change, advance).winner
             except InputError as error:
                 return WhatIf(change=change, winner=None, step=inf, why=str(error))
             winner = Winner(**attributes(plan, " ".join(Winner._fields)))
             if path is not None:
                 write_entry(path, json.dumps(winner._asdict()))
         return WhatIf(change=change, winner=winner, step=winner.sample_time / self._winner.sample_time)
+
+    def _searched(self, change: Change, advance: Callable[[], None]) -> PlanSearch:
+        """Return the search of a changed question. Where only the network changes, strategies are left out whose step
+        takes longer on any network than that of the winner does on this one."""
+        graph, cluster, request, winner = self._found.graph, change.cluster, change.request, self._winner
+        if self._floor is None or not change.network or not isinstance(winner.choice, Strategy):
+            return search(graph, cluster, request, advance=advance)
+        prices, below = prices_for(cluster, request), inf
+        if cluster.fabric.node_ranks == winner.cluster.fabric.node_ranks:
+            below = ClusterRows(graph, cluster, request, prices).seconds(winner.choice)
+        may_win = self._floor.below(below) if below < inf else None
+        return search(graph, cluster, request, prices=prices, may_win=may_win, advance=advance)
 
     def _path(self, cluster: Cluster, request: SearchRequest, what: str = "winner") -> Path | None:
         """Return the path of the cache file for the winner of a question on this search's model, or, where ``what`` is

@@ -166,7 +166,8 @@ def exchange_circuits(wiring: Wiring, ranks: int) -> ExchangeCircuits:
             family.append(i)
         base += chords.wavelengths
     if wiring.feeder is not None:
-        parts += [(*columns, base + channel) for *columns, channel in _spans(wiring.hubs, wiring.feeder, ranks)]
+        spans = _spans(wiring.hubs, wiring.feeder, ranks)
+        parts += [(start, length, width, base + channel) for start, length, width, channel in spans]
     family += [len(wiring.chords)] * (len(parts) - len(family))
     kind = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
     start, length, width, channel = (np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(4))
