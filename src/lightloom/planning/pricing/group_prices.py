@@ -54,6 +54,8 @@ what all hold and of experts."""
 AUTO = "auto"
 """In the place of an algorithm: each exchange takes the cheapest for its kind, group and size."""
 _STRAIGHT = ("one-stage-striped", "one-stage")
+_SHARED = ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_floors", "_sends", "_proved", "_bounds")
+"""Fields of prices that other choices of algorithms, or other fabrics, share."""
 _MANY_RANKS: Effort = 128
 """Schedules among more ranks are dropped once their lines are known."""
 _ALL_LISTED: Effort = 8192
@@ -159,18 +161,7 @@ class GroupPrices(Pricing):
         """Return new prices on a fabric with the choices of these names, none for the default choice; all schedules and
         prices are shared with this object."""
         other = GroupPrices(fabric, self._training, self.model, [*self._exchanges.values()], choices, self._most_rows)
-        for name in (
-            "_plain",
-            "_coded",
-            "_usable",
-            "_refusals",
-            "_keys",
-            "_lines",
-            "_floors",
-            "_sends",
-            "_proved",
-            "_bounds",
-        ):
+        for name in _SHARED:
             setattr(other, name, getattr(self, name))
         return other
 
