@@ -26,7 +26,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
-from math import floor, isclose, log2
+from math import floor, log2
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias, cast
 
@@ -194,17 +194,18 @@ class SchedulePrices:
         self.read = len(self._priced)
 
     def _stands(self, kind: Kind, nbytes: float, priced: Priced) -> bool:
-        """Return True if a price from the disk may be used: the lower bound that it states equals the one computed
-        again now but for rounding, and its cost does not fall below that. ``nbytes`` is the size of the collective
-        before coding."""
-        proved = self._bound(kind, nbytes)
-        return isclose(priced.bound.time, proved.time, rel_tol=ROUNDING) and keeps_to(priced.cost, proved)
+        """Return True if a price from the disk may be used: the lower bound that it states is not below the quick ones,
+        computed again now, but for rounding, and its cost does not fall below it. ``nbytes`` is the size of the
+        collective before coding."""
+        proved = self._bound(kind, nbytes, quick=True)
+        return priced.bound.time >= proved.time * (1 - ROUNDING) and keeps_to(priced.cost, priced.bound)
 
-    def _bound(self, kind: Kind, nbytes: float) -> Bound:
+    def _bound(self, kind: Kind, nbytes: float, *, quick: bool = False) -> Bound:
         """Return the lower bound of what is sent for a collective of ``nbytes`` bytes before coding, found once for all
-        algorithms; at the sizes through which lines are drawn, of which nothing is told, by the quick bounds alone."""
+        algorithms; with ``quick``, and at the sizes through which lines are drawn, of which nothing is told, by the
+        quick bounds alone."""
         fabric, sent = self._carried(kind, nbytes)
-        quick = nbytes in LINE_SIZES
+        quick = quick or nbytes in LINE_SIZES
         key = kind, sent, nbytes if fabric is not self.fabric else sent, quick
         if key not in self.proved:
             self.proved[key] = lower_bound(Collective(kind, fabric.ranks, sent), fabric, self.model, quick=quick)
