@@ -372,7 +372,7 @@ def test_clusters_are_searched_apart_and_fail_together(monkeypatch: pytest.Monke
     tried: list[Any] = []
 
     class Failing:
-        def __init__(self, _: object, cluster: Any, *__: object) -> None:
+        def __init__(self, _: object, cluster: Any, *_args: object, **_named: object) -> None:
             self.name = cluster.name
 
         def run(self, batches: tuple[int, ...]) -> None:

@@ -220,7 +220,9 @@ def _both_ways(fabric: Fabric) -> list[Sends]:
     order, ranks = fabric.ring_order(), fabric.ranks
     after = np.roll(order, -1)
     both = np.concatenate([order, after]), np.concatenate([after, order])
-    last = [] if ranks % 2 else [Sends(0.5 / ranks, *both)]
+    # Halves between two ranks may take a route each.
+    apart = ranks == 2 and fabric.routes > 1
+    last = [] if ranks % 2 else [Sends(0.5 / ranks, *((order, after) if apart else both))]
     return [Sends(1 / ranks, *both, (ranks - 1) // 2), *last]
 
 
