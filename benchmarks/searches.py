@@ -1,10 +1,10 @@
 """What ``lightloom plan`` costs on every cluster of the catalog: ``python -m benchmarks.searches [--json FILE]``.
 
-Each search runs as a command in a process of its own, with every algorithm and every kind of plan: *cold*, prices,
-designs and schedules all made anew, and *warm*, those of the first run cached. CPU seconds are user and system time of
-the whole command, with imports and the cached trace of the model; kernels are compiled beforehand by a run that is not
-counted. ``ranking`` is a hash of the document without its provenance, so that two trees can be compared: with
-``PYTHONPATH`` set to another tree's ``src``, the same command measures that one.
+Each search runs as a command in a process of its own, as a reader types it: *cold*, prices, designs and schedules all
+made anew, and *warm*, those of the first run cached. CPU seconds are user and system time of the whole command, with
+imports and the cached trace of the model; kernels are compiled beforehand by a run that is not counted. ``cold_answer``
+and ``warm_answer`` are hashes of what it prints, so that two trees can be compared: with ``PYTHONPATH`` set to another
+tree's ``src``, the same command measures that one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ def measure(model: str, cluster: str, traces: Path, limit: int = _LIMIT) -> dict
             row[f"{state}_cpu_s"] = round(spent, 2)
             if "error" in output:
                 return row | output
-            row |= {f"{state}_ranking": output.pop("ranking"), **output}
+            row |= {f"{state}_answer": output.pop("answer"), **output}
     return row
 
 
@@ -62,10 +61,10 @@ def _trace(model: str, traces: Path) -> None:
 
 
 def _run(model: str, cluster: str, folder: str, limit: int) -> tuple[float, dict[str, Any]]:
-    """CPU seconds of a command, and what its document says."""
+    """CPU seconds of a command, and what it answers."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-c", _PLAN, "plan", model, "--cluster", cluster, "--json"],
+        [sys.executable, "-c", _PLAN, "plan", model, "--cluster", cluster],
         capture_output=True,
         text=True,
         env=os.environ | {"LIGHTLOOM_CACHE": folder},
@@ -78,19 +77,8 @@ def _run(model: str, cluster: str, folder: str, limit: int) -> tuple[float, dict
         return spent, {"error": f"stopped after {limit} CPU-s"}
     if done.returncode:
         return spent, {"error": done.stderr.strip().splitlines()[-1]}
-    return spent, _outcome(json.loads(done.stdout))
-
-
-def _outcome(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The winner, and a hash of everything that the search decided."""
-    decided = {name: value for name, value in document.items() if name != "provenance"}
-    winner = document["ranking"][0]
-    return {
-        "ranking": sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:12],
-        "plans": len(document["ranking"]),
-        "winner": winner["label"],
-        "step_s": winner["iteration_time_s"],
-    }
+    best = next(line for line in done.stdout.splitlines() if line.startswith("BEST"))
+    return spent, {"answer": sha256(done.stdout.encode()).hexdigest()[:12], "winner": best.removeprefix("BEST").strip()}
 
 
 def main() -> int:
