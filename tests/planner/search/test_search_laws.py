@@ -372,14 +372,15 @@ def test_clusters_are_searched_apart_and_fail_together(monkeypatch: pytest.Monke
     tried: list[Any] = []
 
     class Failing:
-        def __init__(self, _: object, cluster: Any, *_args: object, **_named: object) -> None:
-            self.name = cluster.name
+        def __init__(self, rows: Any, *_: object) -> None:
+            self.name = rows.cluster.name
 
         def run(self, batches: tuple[int, ...]) -> None:
             tried.append((self.name, batches))
             raise answers[self.name]
 
     monkeypatch.setattr(searching, "_Search", Failing)
+    monkeypatch.setattr(searching, "ClusterRows", lambda _, cluster, *__: SimpleNamespace(cluster=cluster))
     monkeypatch.setattr(searching, "GroupPrices", lambda *_: None)
     monkeypatch.setattr(searching, "default_batch", lambda *_: None)
     for cluster in clusters:

@@ -631,12 +631,15 @@ class ClusterRows:
         other = self._strategy_plan(job, planes, plan.choice, plan.bound)
         return other if other.step_time < plan.step_time else plan
 
+    def can_run(self, row: Strategies) -> bool:
+        """Return True where one strategy, the only one of ``row``, fits the memory and is served."""
+        return bool(memory(self.job, row).item() <= self.capacity and admitted(self.job, row).item())
+
     def seconds(self, choice: Strategy) -> float:
         """Return the simulated seconds of a sample of a strategy, by any algorithm unless the request names some;
         infinite where it does not fit or is not served."""
         choice = choice if self.request.algorithms else choice._replace(algorithm=AUTO)
-        row = Strategies.of(choice)
-        if memory(self.job, row).item() > self.capacity or not admitted(self.job, row).item():
+        if not self.can_run(Strategies.of(choice)):
             return np.inf
         try:
             return self._strategy_plan(self.job, self._planes, choice, 0.0).sample_time

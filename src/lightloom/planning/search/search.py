@@ -91,7 +91,8 @@ def fastest(
     """
     if request.global_batches is None or len(set(request.global_batches)) != 1:
         raise ConfigError(f"global batches {request.global_batches}: expected one")
-    found = _Search(graph, cluster, request, prices, lambda: None, below=below).fastest(tuple(request.global_batches))
+    rows = ClusterRows(graph, cluster, request, prices)
+    found = _Search(rows, lambda: None, below=below).fastest(tuple(request.global_batches))
     prices.save()
     return found
 
@@ -195,8 +196,8 @@ def _searched(
         if index not in choices:
             choices[index] = prices_for(cluster, request)
         try:
-            found = _Search(graph, cluster, request, choices[index], advance, may_win=may_win)
-            plans, others, counted, lines = found.run(batches)
+            rows = ClusterRows(graph, cluster, request, choices[index], may_win)
+            plans, others, counted, lines = _Search(rows, advance).run(batches)
         except UnsupportedError as error:
             errors.append(error)
             continue
@@ -244,22 +245,12 @@ def _reference(
 
 
 class _Search:
-    """The search of a model's plans on one cluster. ``advance`` is called once for each row that is taken up; ``below``
-    is the seconds a sample above which no plan counts."""
+    """The search of a model's plans on one cluster, of which ``rows`` are all. ``advance`` is called once for each row
+    that is taken up; ``below`` is the seconds a sample above which no plan counts."""
 
-    def __init__(
-        self,
-        graph: ComputeGraph,
-        cluster: Cluster,
-        request: SearchRequest,
-        prices: GroupPrices,
-        advance: Callable[[], None],
-        *,
-        below: float = float("inf"),
-        may_win: Callable[[Strategies], Mask] | None = None,
-    ) -> None:
-        self._rows = ClusterRows(graph, cluster, request, prices, may_win)
-        self._request = request
+    def __init__(self, rows: ClusterRows, advance: Callable[[], None], *, below: float = float("inf")) -> None:
+        self._rows = rows
+        self._request = rows.request
         self._advance = advance
         self._best = below
         """Least seconds a sample of what is searched so far."""
@@ -654,7 +645,7 @@ def _may_be_faster(rows: ClusterRows, strategy: Strategy, below: float) -> bool:
     """Return True where a strategy fits the memory, is served, and its first bound is below so many seconds a sample:
     with any algorithm, or, where a method exchanges the gradients, with that of the strategy."""
     row = Strategies.of(strategy if strategy.exchange else strategy._replace(algorithm=AUTO))
-    if memory(rows.job, row).item() > rows.capacity or not admitted(rows.job, row).item():
+    if not rows.can_run(row):
         return False
     return float(bounds(rows.job, row, proved=True).item() / strategy.global_batch) < below
 
