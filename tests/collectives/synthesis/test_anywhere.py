@@ -35,12 +35,22 @@ RINGS_OF_TWO = Tiers(
     ),
 )
 """Copies of rows from neighbour to neighbour meet on the links between two ranks of a line."""
+RINGS_BY_ONE_PORT = Tiers(
+    ranks=9,
+    hop_latency=1e-7,
+    tiers=(
+        Tier(name="inner", shape="ring", size=3, bandwidth=1e9),
+        Tier(name="outer", shape="ring", size=3, bandwidth=1e9, ports=1),
+    ),
+)
+"""Copies of rows meet on the links of the one rank by which each inner ring leads out."""
 
 
 @settings(deadline=None, max_examples=25)
 @given(packet_fabrics(largest=9), st.sampled_from(CLASSIC), st.floats(0, 9))
 @example(RINGS_OF_TWO, "all-gather", 0.0)
 @example(RINGS_OF_TWO, "all-reduce", 6.0)
+@example(RINGS_BY_ONE_PORT, "all-gather", 0.0)
 def test_every_packet_fabric_is_served_no_slower_than_plainly(fabric: Fabric, kind: Kind, power: float) -> None:
     collective = Collective(kind, fabric.ranks, 10**power)
     assert find("synthesized").refusal(kind, fabric) is None

@@ -423,8 +423,8 @@ def _played(steps: Schedule, fabric: Fabric, pieces: int, least: float) -> tuple
     floor = max((latency + per_byte * nbytes for latency, per_byte in lines), default=0.0) * _ROUNDING
     if floor >= least:
         return None, floor
-    if steps.folding is not None and 2 in steps.folding.axes:
-        # Both ways along an axis of two ranks lead to the same one, where copies may meet on a link.
+    if steps.folding is not None:
+        # Copies may meet on a link: both ways along an axis of two ranks, or where ranks share a way out of a ring.
         unfolded = folded_to_hold(steps, fabric, _MOST_FLOWING_ROWS)
         if unfolded is None:
             return None, floor
