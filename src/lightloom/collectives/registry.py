@@ -1,6 +1,5 @@
 """Every algorithm by name; and the only door for schedules: verified, priced and held against their bounds."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,6 +13,7 @@ from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import CodecTimes, cost, loads_cost
 from lightloom.collectives.schedule.columns import Schedule
 from lightloom.collectives.verify.verifier import verify
+from lightloom.core.caches import Latest
 from lightloom.core.errors import BoundError, LightloomError, UnknownNameError
 from lightloom.core.plugins import plugins_of
 from lightloom.core.results import Document, attributes
@@ -116,14 +116,11 @@ def build_with_loads(
         loads = step_loads(schedule, fabric, model)
         if content is not None:
             _latest[content] = loads
-            if len(_latest) > _KEPT:
-                _latest.popitem(last=False)
     loads = loads.at_size(collective.nbytes, fabric)
     return at_size(schedule, collective.nbytes, loads, fabric), loads
 
 
-_KEPT = 16
-_latest: OrderedDict[bytes, StepLoads] = OrderedDict()
+_latest: Latest[bytes, StepLoads] = Latest(16)
 """Loads of the schedules of circuits that were verified last: bundling wavelengths often changes nothing."""
 
 
@@ -251,7 +248,7 @@ def costed(
         BoundError: the cost lies below the bound.
     """
     price, collective = cost(schedule, fabric, model, codec), schedule.collective
-    return _with_bound(schedule.algorithm, price, collective, fabric, model, bound)
+    return with_bound(schedule.algorithm, price, collective, fabric, model, bound)
 
 
 def loads_costed(
@@ -273,10 +270,10 @@ def loads_costed(
         BoundError: the cost lies below the bound.
     """
     price = loads_cost(loads, fabric, codec)
-    return _with_bound(algorithm.name, price, loads.collective, fabric, loads.model, bound)
+    return with_bound(algorithm.name, price, loads.collective, fabric, loads.model, bound)
 
 
-def _with_bound(
+def with_bound(
     name: str, price: Cost, collective: Collective, fabric: Fabric, model: CostModel, bound: Bound | None
 ) -> tuple[Cost, Bound]:
     """Return a cost, unchanged, and the lower bound of its collective, found here where it is None; ``name`` is that of

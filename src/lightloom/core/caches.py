@@ -1,12 +1,30 @@
-"""Results of methods, kept with the object that computed them."""
+"""Results of methods, kept with the object that computed them, and the results that were set last."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
 from math import inf
 from typing import ParamSpec, TypeVar
 
 _Arguments = ParamSpec("_Arguments")
+_Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
+
+
+class Latest(OrderedDict[_Key, _Result]):
+    """The results that were set last, by key, at most so many."""
+
+    def __init__(self, most: int) -> None:
+        """Keep the last ``most`` results."""
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: _Key, result: _Result) -> None:
+        """Set the result of a key, as the last one; the first is dropped where there are too many."""
+        super().__setitem__(key, result)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
 def cached_method(most: float = inf) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:

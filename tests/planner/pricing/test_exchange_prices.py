@@ -45,7 +45,7 @@ class Carriers:
     bounds: dict[Kind, float]
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        return replace(self.prices[kind], bound=Bound(self.bounds[kind], f"what binds an {kind}"))
+        return replace(self.prices[kind], proof=lambda: Bound(self.bounds[kind], f"what binds an {kind}"))
 
 
 def exchanged(

@@ -14,7 +14,6 @@ An all-reduce is that backwards and forwards, or runs over trees (:func:`over_tr
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
@@ -35,6 +34,7 @@ from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.collectives.synthesis.engine.queues import folded_to_hold
 from lightloom.collectives.synthesis.grid_links import GridLinks, PeriodLinks, repetition
 from lightloom.core.arrays import Ints
+from lightloom.core.caches import Latest
 from lightloom.machines.fabrics.fabric import Fabric, Grid
 
 # All-reduce on meshes and tori over trees whose links together are used alike.
@@ -242,9 +242,8 @@ def doubling(collective: Collective, fabric: Fabric) -> list[Schedule]:
     return [replace(steps, algorithm="synthesized", notes=("partners at 1, 2, 4, ... swap all",))]
 
 
-_searched: OrderedDict[tuple[object, ...], list[_Rounds]] = OrderedDict()
+_searched: Latest[tuple[object, ...], list[_Rounds]] = Latest(2)
 """Rounds on the grids that were searched last, whatever the size and the kind: rows are kept of those chosen last."""
-_GRIDS = 2
 
 
 def _choose_rounds(links: GridLinks, folding: Folding, hop: float, share: float) -> list[_Rounds]:
@@ -273,8 +272,6 @@ def _choose_rounds(links: GridLinks, folding: Folding, hop: float, share: float)
             if other not in chosen:
                 vars(other).pop("rows", None)  # made again when asked for
     _searched[key] = searched
-    if len(_searched) > _GRIDS:
-        _searched.popitem(last=False)
     return chosen
 
 
@@ -365,11 +362,8 @@ _MOST_FLOWING_ROWS = 1 << 22
 _NEAR = 1.001
 """Times the lower bound at which nothing further is tried."""
 _ROUNDING = 1 - 1e-9
-_KEPT = 256
-"""Schedules whose lines are kept."""
 
-
-_lines: OrderedDict[bytes, list[tuple[float, float]]] = OrderedDict()
+_lines: Latest[bytes, list[tuple[float, float]]] = Latest(256)
 """Lines below the times of the schedules that were played last: seconds with no bytes, and more for each byte."""
 
 
@@ -433,9 +427,6 @@ def _played(steps: Schedule, fabric: Fabric, pieces: int, least: float) -> tuple
     price, per_byte = queued_line(schedule, fabric)
     if single and per_byte > 0:
         _lines[key] = [*lines, (price.time - per_byte * nbytes, per_byte)]
-        _lines.move_to_end(key)
-        if len(_lines) > _KEPT:
-            _lines.popitem(last=False)
     return schedule, price.time
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
@@ -40,7 +39,6 @@ from lightloom.collectives.cost.price import Cost, CostModel
 from lightloom.collectives.cost.stepped import CodecWork, codec_work
 from lightloom.collectives.levels import GroupPhase, levels
 from lightloom.collectives.registry import (
-    ROUNDING,
     Refusal,
     attempt,
     build,
@@ -49,11 +47,12 @@ from lightloom.collectives.registry import (
     find,
     keeps_to,
     loads_costed,
+    with_bound,
 )
 from lightloom.collectives.schedule.columns import Schedule, circuits_key
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.core.arrays import Effort, Floats, Ints
-from lightloom.core.caches import cached_method
+from lightloom.core.caches import Latest, cached_method
 from lightloom.core.errors import BoundError, UnsupportedError
 from lightloom.core.files import LOG, cache_directory, read_entry, source_hash, write_entry
 from lightloom.core.results import Document, attributes, content_hash
@@ -82,7 +81,7 @@ class _Built:
 
 
 _MOST_STRUCTURES: Effort = 16384
-_of_structures: OrderedDict[object, _Built] = OrderedDict()
+_of_structures: Latest[object, _Built] = Latest(_MOST_STRUCTURES)
 """Schedules that were built and verified last, without rows, by algorithm, kind, cost model and structure of the
 fabric."""
 
@@ -193,13 +192,6 @@ class SchedulePrices:
         self._unchecked.update(prices)
         self.read = len(self._priced)
 
-    def _stands(self, kind: Kind, nbytes: float, priced: Priced) -> bool:
-        """Return True if a price from the disk may be used: the lower bound that it states is not below the quick ones,
-        computed again now, but for rounding, and its cost does not fall below it. ``nbytes`` is the size of the
-        collective before coding."""
-        proved = self._bound(kind, nbytes, quick=True)
-        return priced.bound.time >= proved.time * (1 - ROUNDING) and keeps_to(priced.cost, priced.bound)
-
     def _bound(self, kind: Kind, nbytes: float, *, quick: bool = False) -> Bound:
         """Return the lower bound of what is sent for a collective of ``nbytes`` bytes before coding, found once for all
         algorithms; with ``quick``, and at the sizes through which lines are drawn, of which nothing is told, by the
@@ -210,6 +202,16 @@ class SchedulePrices:
         if key not in self.proved:
             self.proved[key] = lower_bound(Collective(kind, fabric.ranks, sent), fabric, self.model, quick=quick)
         return self.proved[key]
+
+    def _proved(self, kind: Kind, nbytes: float, cost: Cost) -> Bound:
+        """Return the lower bound of a collective of ``nbytes`` bytes before coding, which its cost is held against.
+
+        Raises:
+            BoundError: the cost lies below it.
+        """
+        fabric, sent = self._carried(kind, nbytes)
+        collective, bound = Collective(kind, fabric.ranks, sent), self._bound(kind, nbytes)
+        return with_bound(self.algorithm.name, cost, collective, fabric, self.model, bound)[1]
 
     def drop_schedules(self) -> None:
         """Drop the rows of all schedules (one for each transfer), in place, and keep prices and loads: rows grow with
@@ -241,9 +243,6 @@ class SchedulePrices:
             built = self._built[kind, size] = self._made(kind, size) if known is None else replace(known)
             if alike and built.loads is not None:
                 _of_structures[alike] = replace(built, schedule=None)
-                _of_structures.move_to_end(alike)
-                if len(_of_structures) > _MOST_STRUCTURES:
-                    _of_structures.popitem(last=False)
         return self._built[kind, size]
 
     def _made(self, kind: Kind, size: float) -> _Built:
@@ -261,30 +260,38 @@ class SchedulePrices:
         return _Built(schedule, loads, circuits)
 
     def __call__(self, kind: Kind, nbytes: float) -> Priced:
-        """Return the price of a collective, computed once for each kind, size built for and size; one from the disk
-        that fails its bound is made again, with a warning."""
+        """Return the price of a collective, computed once for each kind, size built for and size, and held against the
+        quick bounds; its ``bound`` is found, and the price held against it, when it is asked for. A price from the disk
+        that fails the quick bounds is made again, with a warning."""
         key = kind, self.built_for(kind, nbytes), nbytes
         if key in self._unchecked:
             self._unchecked.discard(key)
-            if not self._stands(kind, nbytes, self._priced[key]):
+            if not keeps_to(self._priced[key].cost, self._bound(kind, nbytes, quick=True)):
                 name = self.algorithm.name
                 LOG.warning("warning: a cached price of %s does not keep to its lower bound: it is made again", name)
                 del self._priced[key]
+            else:
+                self._priced[key] = self._with_proof(kind, nbytes, self._priced[key])
         if key not in self._priced:
             built, (fabric, sent) = self._build(kind, nbytes), self._carried(kind, nbytes)
             codec, values = None, self.values_nbytes(kind, nbytes)
             if self.exchange is not None and values is not None:
                 work, engine = self._work(kind, nbytes), self.exchange.coder
                 codec = work.times(values, engine.encode, engine.decode, (engine.encode_message, engine.decode_message))
-            bound = self._bound(kind, nbytes)
+            bound = self._bound(kind, nbytes, quick=True)
             if built.loads is not None:
                 price, _ = loads_costed(self.algorithm, built.loads.at_size(sent, fabric), fabric, codec, bound)
             else:
                 assert built.schedule is not None
                 price, _ = costed(built.schedule.resized(sent), fabric, self.model, codec, bound)
             circuits = built.circuits if price.static else None
-            self._priced[key] = Priced(cost=price, circuits=circuits, algorithm=self.algorithm.name, bound=bound)
+            priced = Priced(cost=price, circuits=circuits, algorithm=self.algorithm.name)
+            self._priced[key] = self._with_proof(kind, nbytes, priced)
         return self._priced[key]
+
+    def _with_proof(self, kind: Kind, nbytes: float, priced: Priced) -> Priced:
+        """Return the price of a collective of ``nbytes`` bytes before coding, with its lower bound to be asked for."""
+        return replace(priced, proof=partial(self._proved, kind, nbytes, priced.cost))
 
     def _work(self, kind: Kind, nbytes: float) -> CodecWork:
         """Return the encodings and decodings of the codec along the schedule of a collective of ``nbytes`` bytes before
@@ -345,19 +352,18 @@ def read_prices(path: Path | None, algorithm: str) -> Prices:
 
 def _price_of(row: Document, algorithm: str) -> tuple[PriceKey, Priced]:
     """Return the key (kind, size built for, size) and the price of one row of a cache file (``kind``, ``built_for``,
-    ``nbytes``, ``cost``, ``circuits``, ``bound``); ``algorithm`` becomes the price's algorithm."""
-    cost, bound = Cost(**row["cost"]), Bound(**row["bound"])
+    ``nbytes``, ``cost``, ``circuits``), without its bound; ``algorithm`` becomes the price's algorithm."""
     key = cast(Kind, row["kind"]), float(row["built_for"]), float(row["nbytes"])
-    return key, Priced(cost=cost, circuits=row["circuits"], algorithm=algorithm, bound=bound)
+    return key, Priced(cost=Cost(**row["cost"]), circuits=row["circuits"], algorithm=algorithm)
 
 
 def write_prices(path: Path | None, prices: Prices) -> None:
     """Write the last 4,096 of the prices, in their order, to a cache file as a JSON list of rows, each with ``kind``,
-    ``built_for``, ``nbytes`` and the fields of the price; do nothing without a path or without prices."""
+    ``built_for``, ``nbytes``, ``cost`` and ``circuits``; do nothing without a path or without prices."""
     if path is None or not prices:
         return
     rows = [
-        {"kind": kind, "built_for": size, "nbytes": nbytes, **asdict(priced)}
+        {"kind": kind, "built_for": size, "nbytes": nbytes, "cost": asdict(priced.cost), "circuits": priced.circuits}
         for (kind, size, nbytes), priced in islice(reversed(prices.items()), _MOST)  # type: ignore[call-overload]
     ]
     write_entry(path, json.dumps(rows[::-1]))
@@ -578,7 +584,7 @@ class LibraryPrices:
         if seconds < bound.time * (1 - _BOUND_TOLERANCE):
             raise BoundError(f"{LIBRARY.name}: {kind} costs {seconds} s, below the lower bound of {bound.time} s")
         energy = self._energy(kind, nbytes, int(ranks_in_domain(self._library.domain, *group)[0]))
-        return replace(_priced(seconds, energy), bound=bound)
+        return replace(_priced(seconds, energy), proof=lambda: bound)
 
     def _energy(self, kind: Kind, nbytes: float, inside: int) -> float | None:
         """Return the joules of a collective of ``nbytes`` bytes over all ranks, as a ring through all ranks would send
@@ -941,7 +947,6 @@ class PhasedPrices(ABC):
         """
         phases = self.phases(kind, nbytes)
         priced = [self.plain(phase.ranks, phase.stride)(phase.kind, phase.nbytes) for phase in phases]
-        bounds = [each.bound for each in priced]
         # Of a collective with a root, only the groups of the root's counterparts exchange between groups.
         rooted = kind in (*ROOTED, *TO_OR_FROM_ROOT)
         copies = [1 if rooted and phase.stride > self.stride else self.ranks // phase.ranks for phase in phases]
@@ -949,12 +954,17 @@ class PhasedPrices(ABC):
         whole = _together(priced, *self.coding(kind, nbytes), places, copies)
         sizes = [phase.nbytes for phase in phases]
         main = priced[sizes.index(max(sizes))] if phases else self.plain(self.ranks, self.stride)(kind, nbytes)
-        largest = max(bounds, key=lambda bound: bound.time, default=Bound(0.0, "nothing"))
         shared = {name: getattr(whole.cost, name) / self.every for name in (*_TIMES, "setup")}
         energy = None if whole.cost.energy is None else whole.cost.energy / self.every
         cost = replace(whole.cost, **shared, energy=energy)
-        bound = replace(largest, time=sum(bound.time for bound in bounds) / self.every)
-        return replace(whole, cost=cost, algorithm=main.algorithm, bound=bound)
+
+        def proved() -> Bound:
+            """Return the step's share of the sum of the phases' bounds, as set by the largest."""
+            bounds = [each.bound for each in priced]
+            largest = max(bounds, key=lambda bound: bound.time, default=Bound(0.0, "nothing"))
+            return replace(largest, time=sum(bound.time for bound in bounds) / self.every)
+
+        return replace(whole, cost=cost, algorithm=main.algorithm, proof=proved)
 
 
 @dataclass(eq=False)
@@ -997,7 +1007,7 @@ class LevelPrices(PhasedPrices):
                 f"{kind} on {self.fabric.heading()} costs {whole.cost.time} s level by level, below the lower bound of "
                 f"{bound.time} s set by {bound.bound_by}"
             )
-        return replace(whole, bound=bound)
+        return replace(whole, proof=lambda: bound)
 
 
 @dataclass(eq=False)

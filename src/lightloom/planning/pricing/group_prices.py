@@ -54,8 +54,10 @@ what all hold and of experts."""
 AUTO = "auto"
 """In the place of an algorithm: each exchange takes the cheapest for its kind, group and size."""
 _STRAIGHT = ("one-stage-striped", "one-stage")
-_SHARED = ("_plain", "_coded", "_usable", "_refusals", "_keys", "_lines", "_floors", "_sends", "_proved", "_bounds")
-"""Fields of prices that other choices of algorithms, or other fabrics, share."""
+_SHARED = ("_plain", "_refusals", "_keys", "_floors", "_sends", "_proved", "_bounds")
+"""Fields of prices that other choices of algorithms, other fabrics and other methods of exchange share."""
+_SHARED_WITH_METHODS = ("_coded", "_usable", "_lines")
+"""Fields that are shared where the methods of exchange are the same."""
 _MANY_RANKS: Effort = 128
 """Schedules among more ranks are dropped once their lines are known."""
 _ALL_LISTED: Effort = 8192
@@ -147,6 +149,15 @@ class GroupPrices(Pricing):
         algorithm has."""
         return self._sharing(self.fabric, choices)
 
+    def asked_again(
+        self, fabric: Fabric, training: TrainingSettings, exchanges: Sequence[PricedExchange], choices: Sequence[str]
+    ) -> GroupPrices:
+        """Return prices of another question, at the same cost model, its arguments those of the constructor: where the
+        settings of training are the same, what holds of both questions is shared with this object."""
+        if training != self._training:
+            return GroupPrices(fabric, training, self.model, exchanges, choices, self._most_rows)
+        return self._sharing(fabric, choices, exchanges)
+
     def on(self, fabric: Fabric) -> GroupPrices:
         """Return the prices of the same choice of algorithms on another fabric, a share of the channels beside the
         circuits of other axes; cached by the fabric's content; schedules and prices are shared with this object. As its
@@ -157,11 +168,15 @@ class GroupPrices(Pricing):
             self._others[key]._divided = True
         return self._others[key]
 
-    def _sharing(self, fabric: Fabric, choices: Sequence[str]) -> GroupPrices:
+    def _sharing(
+        self, fabric: Fabric, choices: Sequence[str], exchanges: Sequence[PricedExchange] | None = None
+    ) -> GroupPrices:
         """Return new prices on a fabric with the choices of these names, none for the default choice; all schedules and
-        prices are shared with this object."""
-        other = GroupPrices(fabric, self._training, self.model, [*self._exchanges.values()], choices, self._most_rows)
-        for name in _SHARED:
+        prices are shared with this object, but not those of methods of exchange where others are given."""
+        own = [*self._exchanges.values()]
+        methods = own if exchanges is None else [*exchanges]
+        other = GroupPrices(fabric, self._training, self.model, methods, choices, self._most_rows)
+        for name in (*_SHARED, *(_SHARED_WITH_METHODS if methods == own else ())):
             setattr(other, name, getattr(self, name))
         return other
 

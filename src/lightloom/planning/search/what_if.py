@@ -193,9 +193,9 @@ class WhatIfs:
         """Return the search of a changed question. Where only the network changes, strategies are left out whose step
         takes longer on any network than that of the winner does on this one."""
         graph, cluster, request, winner = self._found.graph, change.cluster, change.request, self._winner
+        prices, below = prices_for(cluster, request, winner.job.pricing), inf
         if self._floor is None or not change.network or not isinstance(winner.choice, Strategy):
-            return search(graph, cluster, request, advance=advance)
-        prices, below = prices_for(cluster, request), inf
+            return search(graph, cluster, request, prices=prices, advance=advance)
         if cluster.fabric.node_ranks == winner.cluster.fabric.node_ranks:
             below = ClusterRows(graph, cluster, request, prices).seconds(winner.choice)
         may_win = self._floor.below(below) if below < inf else None

@@ -8,7 +8,7 @@ is never interrupted.
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -224,7 +224,9 @@ class SlowedComputing:
 # these take.
 
 
-_UNBOUNDED = Bound(0.0, "nothing")
+def _unbounded() -> Bound:
+    """Return the bound of what is held against none: 0 s, set by nothing."""
+    return Bound(0.0, "nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +239,13 @@ class Priced:
     matches."""
     algorithm: str = ""
     """Name of the algorithm that carries the collective; of an exchange of several phases, that of the largest."""
-    bound: Bound = _UNBOUNDED
-    """Lower bound of the seconds, where the cost was held against one."""
+    proof: Callable[[], Bound] = field(default=_unbounded, compare=False, repr=False)
+    """Return the lower bound of the seconds; found when it is asked for, as the largest one may take a second."""
+
+    @property
+    def bound(self) -> Bound:
+        """Lower bound of the seconds; 0 where the cost is held against none."""
+        return self.proof()
 
 
 Price = Callable[[Kind, float], Priced]

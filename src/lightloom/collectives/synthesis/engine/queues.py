@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lightloom.collectives.collective import Collective
+from lightloom.collectives.cost.loads import digest
 from lightloom.collectives.cost.price import busy_and_delay, cells_of, play
 from lightloom.collectives.schedule import build
 from lightloom.collectives.schedule.build import without_barriers
@@ -20,7 +21,9 @@ from lightloom.collectives.synthesis.engine import kernels
 from lightloom.collectives.synthesis.engine.trees import Forest, HubCircuits, RingTrees, hub_ranks
 from lightloom.collectives.verify.verifier import verify
 from lightloom.core.arrays import Column, Floats, Ints, Mask, read_only
+from lightloom.core.caches import Latest
 from lightloom.core.errors import VerificationError
+from lightloom.machines.fabrics.derived import structure
 from lightloom.machines.fabrics.fabric import Fabric
 
 
@@ -268,10 +271,22 @@ def folded_to_hold(steps: Schedule, fabric: Fabric, most_rows: int) -> Schedule 
     return steps
 
 
+_held: Latest[bytes, bool] = Latest(1 << 12)
+"""Whether a folded schedule held, by its rows and all of the fabric but its rates, whatever the size."""
+
+
 def holds(schedule: Schedule, fabric: Fabric) -> bool:
     """Return True when a folded schedule passes the verifier on this fabric."""
-    try:
-        verify(schedule, fabric)
-    except VerificationError:
-        return False
-    return True
+    folding, collective = schedule.folding, schedule.collective
+    assert folding is not None and schedule.lists is None and schedule.dependencies is None
+    sizes = None if collective.sizes is None else collective.sizes.digest
+    asked = collective.kind, collective.destinations, sizes, schedule.chunks, schedule.steps, schedule.queued
+    name = structure(fabric), asked, schedule.pipeline, folding.period, folding.axes
+    key = digest(name, (*schedule.columns().values(), folding.channel))
+    if key not in _held:
+        try:
+            verify(schedule, fabric)
+            _held[key] = True
+        except VerificationError:
+            _held[key] = False
+    return _held[key]

@@ -26,7 +26,8 @@ def out_of_reach(x: int, neighbours: Neighbours, sign: int, device: Int32s, allo
     """
     for e in range(neighbours.start[x], neighbours.start[x + 1]):
         at = device[neighbours.node[e]]
-        if at >= 0 and not allowed[(sign * (device[x] - at)) % len(allowed)]:
+        # A difference below 0 counts from the end, as it does modulo the devices.
+        if at >= 0 and not allowed[sign * (device[x] - at)]:
             return True
     return False
 
@@ -38,7 +39,7 @@ def unreachable_pairs(problem: PlacementProblem, device: Int32s) -> int:
     before, allowed, count = problem.before, problem.allowed, 0
     for x in range(len(device)):
         for e in range(before.start[x], before.start[x + 1]):
-            if not allowed[(device[x] - device[before.node[e]]) % len(allowed)]:
+            if not allowed[device[x] - device[before.node[e]]]:
                 count += 1
     return count
 
@@ -60,7 +61,8 @@ def _vote(x: int, neighbours: Neighbours, sign: int, problem: PlacementProblem, 
         at = device[neighbours.node[e]]
         if at >= 0 and reached[at] > 0:
             for offset in problem.offsets:
-                votes[(at + sign * offset) % len(votes)] += reached[at]
+                to = at + sign * offset
+                votes[to if to < len(votes) else to - len(votes)] += reached[at]
             reached[at] = 0
     return total
 
@@ -85,10 +87,9 @@ def _nearest(problem: PlacementProblem, state: PlacementState, x: int) -> int:
     devices, at = len(problem.allowed), state.device[x]
     best, most, least = -1, -1, devices
     for to in range(devices):
-        if to != at and state.used[to] + problem.memory[x] > problem.capacity:
+        if state.votes[to] < most or (to != at and state.used[to] + problem.memory[x] > problem.capacity):
             continue
-        stride = (to - at) % devices
-        stride = min(stride, devices - stride)
+        stride = min(abs(to - at), devices - abs(to - at))
         if state.votes[to] > most or (state.votes[to] == most and stride < least):
             best, most, least = to, state.votes[to], stride
     return best
@@ -249,7 +250,7 @@ def _earliest(
         if earliest_finish:
             start = max(start, _arrival(state, arrivals, to))
         home = arrivals.home
-        stride = 0 if home < 0 else min((to - home) % devices, (home - to) % devices)
+        stride = 0 if home < 0 else min(abs(to - home), devices - abs(to - home))
         if start < least or (start == least and stride < nearest):
             best, least, nearest = to, start, stride
     return best
@@ -478,6 +479,6 @@ def _conflicts(neighbours: Neighbours, sign: int, device: Int32s, allowed: Mask,
     reach (as in :func:`out_of_reach`). All neighbours must be placed."""
     start, node, count = neighbours.start, neighbours.node, 0
     for e in range(start[x], start[x + 1]):
-        if not allowed[(sign * (to - device[node[e]])) % len(allowed)]:
+        if not allowed[sign * (to - device[node[e]])]:
             count += 1
     return count
