@@ -19,9 +19,10 @@ from lightloom.machines.fabrics.load import fabric_from
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.planning.pricing import collective_prices
 from lightloom.planning.pricing.collective_prices import SchedulePrices
-from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices, gradient_element_bytes
 from lightloom.planning.simulation import link_turns
 from lightloom.planning.simulation.link_turns import link_shares
+from tests.planner.gradients.exchanges import coded
 
 _KINDS: tuple[Kind, ...] = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "reduce")
 _TIERS: list[dict[str, object]] = [
@@ -99,6 +100,25 @@ def test_prices_hold_the_fabrics_that_they_name() -> None:
     del other, part
     gc.collect()
     assert held() is not None
+
+
+@pytest.mark.parametrize("name", ["switch", "torus", "wavelengths"])
+def test_prices_of_a_question_asked_again_are_those_of_new_ones(name: str) -> None:
+    """Methods of other ratios have the same numbers, and settings of another training have gradients of other bytes."""
+    first, second = _pair(name)
+    known = GroupPrices(first, TrainingSettings(), exchanges=[coded(2.0)])
+    methods, choices = [[coded(2.0)], [coded(8.0)], []], [(), ("ring",)]
+    trainings = [TrainingSettings(), TrainingSettings(gradient_bytes=2)]
+    assert gradient_element_bytes(trainings[0]) != gradient_element_bytes(trainings[1])
+    for fabric_, exchanges, chosen, training in product((first, second), methods, choices, trainings):
+        for prices in (known, known.asked_again(fabric_, training, exchanges, chosen)):
+            for exchange, nbytes in product(range(len(prices._exchanges) + 1), (1e3, 1e7)):
+                prices.price(AUTO, 16, exchange)("all-reduce", nbytes)
+        shared = known.asked_again(fabric_, training, exchanges, chosen)
+        alone = GroupPrices(fabric_, training, "physical", exchanges, chosen)
+        for exchange, kind, nbytes in product(range(len(exchanges) + 1), _KINDS[:3], (1e3, 1e7)):
+            one, other = (prices.price(AUTO, 16, exchange)(kind, nbytes) for prices in (shared, alone))
+            assert one == other and one.bound == other.bound
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from lightloom.core.errors import UnsupportedError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.pricing.broadcast_step import BroadcastStep
+from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.search import what_if
 from lightloom.planning.search.request import KINDS, SearchRequest
 from lightloom.planning.search.search import LatencySensitivity
@@ -28,7 +29,12 @@ def question(*, ranks: int = 16, batch: int = 64, runnable: bool = True, on: Any
     """A search whose winner runs on so many ranks."""
     cluster = on or (RING if ranks == 16 else load_cluster("terarack-64", set={"ranks": ranks}))
     winner = SimpleNamespace(
-        cluster=cluster, global_batch=batch, runnable=runnable, sample_time=2.0, step=None, job=SimpleNamespace()
+        cluster=cluster,
+        global_batch=batch,
+        runnable=runnable,
+        sample_time=2.0,
+        step=None,
+        job=SimpleNamespace(pricing=None),
     )
     return SimpleNamespace(graph="graph", winner=winner, request=SearchRequest(**asked))
 
@@ -160,14 +166,14 @@ def test_an_answer_is_the_ratio_of_samples_or_why_there_is_none(monkeypatch: pyt
     change = next(asked.changes())
     seen: list[object] = []
 
-    def searched(graph: object, cluster: object, request: object, *, advance: Any) -> Any:
-        seen.extend((graph, cluster, request, advance))
+    def searched(graph: object, cluster: object, request: object, *, prices: GroupPrices, advance: Any) -> Any:
+        seen.extend((graph, cluster, request, prices.fabric, advance))
         return SimpleNamespace(winner=WINNER)
 
     monkeypatch.setattr(what_if, "search", searched)
     found = asked._answer(change, print)
     assert (found.step, found.why, found.change) == (1.5, "", change) and found.winner == WINNER
-    assert seen == ["graph", change.cluster, change.request, print]
+    assert seen == ["graph", change.cluster, change.request, change.cluster.fabric, print]
     monkeypatch.setattr(what_if, "search", refused)
     found = asked._answer(change, print)
     assert (found.step, found.why, found.winner) == (inf, "too small", None)

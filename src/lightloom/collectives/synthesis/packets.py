@@ -10,9 +10,9 @@ neighbour are tried as well (:mod:`lightloom.collectives.synthesis.grid`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from operator import itemgetter
 
@@ -213,24 +213,26 @@ def on_packets(collective: Collective, fabric: Fabric) -> Schedule:
     """
     switched = fabric.ranks > _MANY and not neighbours_join(fabric)
     enough = lower_bound(collective, fabric).time * (_NEAR_AMONG_MANY if switched else _NEAR)
-    candidates = chain(_in_steps(collective, fabric), _without_steps(collective, fabric))
+    of = cache(partial(steps_of, collective=collective, fabric=fabric))
+    candidates = chain(_in_steps(of, collective, fabric), _without_steps(of, collective, fabric))
     best, least = fastest(candidates, fabric, enough, effort(fabric.ranks))
     if least > enough and collective.kind in FROM_ALL_GATHER and neighbours_join(fabric):
         best, least = min((best, least), flowing(collective, fabric), key=itemgetter(1))
     return replace(best, algorithm="synthesized")
 
 
-def _in_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
+def _in_steps(of: Callable[[Algorithm], Schedule | None], collective: Collective, fabric: Fabric) -> Iterator[Schedule]:
     """Yield schedules in steps of one-stage, halving-doubling, recursive doubling, binomial tree, striped two-way ring,
     double tree and the hierarchical composition, not yet verified; algorithms that refuse are left out.
 
     Among more than 128 ranks in domains, on grids or joined by links only the one that :func:`_suited` names is
     yielded, save for a broadcast or a reduce. Pipelines have the number of pieces that is fastest for the size. The
-    note is "steps of ..." with the algorithm's name where the algorithm gives none.
+    note is "steps of ..." with the algorithm's name where the algorithm gives none. ``of`` returns what
+    :func:`steps_of` does for an algorithm.
     """
     many = fabric.ranks > _MANY and collective.kind not in ROOTED and (len(fabric.axes) > 1 or fabric.joins_ranks)
     for algorithm in (_suited(fabric),) if many else (*_PLAIN, HIERARCHICAL):
-        if (steps := steps_of(algorithm, collective, fabric)) is None:
+        if (steps := of(algorithm)) is None:
             continue
         if steps.pipeline is not None:
             steps = at_size(steps, collective.nbytes, step_loads(steps, fabric), fabric)
@@ -253,15 +255,17 @@ def rows_of(algorithm: Algorithm, collective: Collective, fabric: Fabric, most: 
     return None if steps is None or steps.unfolded_rows > most else steps.unfolded(fabric.fibre_channels)
 
 
-def _without_steps(collective: Collective, fabric: Fabric) -> Iterator[Schedule | Timed | Unbuilt]:
+def _without_steps(
+    of: Callable[[Algorithm], Schedule | None], collective: Collective, fabric: Fabric
+) -> Iterator[Schedule | Timed | Unbuilt]:
     """Yield schedules without barriers, not yet verified: steps in pieces, straight all-to-alls, and packed trees.
 
     The steps are those of the algorithm that :func:`_suited` names, in 1, 2, 4, ..., 32 pieces as long as these make
     at most 524,288 rows, or, where links join all ranks, of sibling groups too, and a row crosses several of them,
     65,536, and 262,144 with those of sibling groups. An all-to-all straight from rank to rank has at most 4,096 rows.
     Trees are packed for a broadcast or a reduce, and for other kinds but an all-to-all where ranks lie on one axis and
-    no links between ranks join them all."""
-    steps, joined = steps_of(_suited(fabric), collective, fabric), neighbours_join(fabric.siblings()[0])
+    no links between ranks join them all. ``of`` returns what :func:`steps_of` does for an algorithm."""
+    steps, joined = of(_suited(fabric)), neighbours_join(fabric.siblings()[0])
     steps = None if steps is None else _folded(steps, fabric)
     if steps is not None:
         ends = distinct_transfers(fabric, steps.source, steps.destination, steps.route)[:3]

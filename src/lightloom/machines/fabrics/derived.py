@@ -464,15 +464,24 @@ def _covers_found(whole: Geometry, members: Ints) -> tuple[Ints, Ints]:
     """Return what :func:`_kept_covers` returns for the ranks of groups: ``members`` are ranks of ``whole``, [group,
     rank], at least two a group."""
     groups, ranks = members.shape
+
+    def passed(source: Ints, destination: Ints) -> list[Footprint]:
+        """Return the footprints of transfers between ranks of the whole fabric, in a group on the chosen routes, else
+        on every route in turn."""
+        if groups > 1:
+            return [whole.footprint(source, destination, whole.route(source, destination))]
+        routes = (np.full(len(source), route) for route in range(whole.routes))
+        return [whole.footprint(source, destination, route) for route in routes]
+
     covers: tuple[list[Ints], list[Ints]] = ([], [])
     for inside, other in pairs(ranks, groups):
         own, others = members[:, inside].ravel(), members[:, other].ravel()
-        for cover, ends in zip(covers, ((others, own), (own, others)), strict=True):
-            routes = [whole.route(*ends)]
-            if groups == 1:
-                routes = [np.full(len(own), route) for route in range(whole.routes)]
-            runs = [whole.footprint(*ends, route) for route in routes]
-            cover.append(_cover(np.tile(inside - inside[0], groups * len(routes)), runs, whole.links))
+        # All pairs at once are the same transfers seen from either end.
+        at_once = len(inside) == ranks * (ranks - 1)
+        into = passed(others, own)
+        ways = (into, inside), (into, other) if at_once else (passed(own, others), inside)
+        for cover, (runs, rank) in zip(covers, ways, strict=True):
+            cover.append(_cover(np.tile(rank - inside[0], groups * len(runs)), runs, whole.links))
     received, sent = (_stacked(cover, ranks, whole.links) for cover in covers)
     return received, sent
 

@@ -36,7 +36,7 @@ from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import tensor_split
 from lightloom.planning.pricing.collective_prices import LIBRARY, carrier
-from lightloom.planning.pricing.group_prices import AUTO, GroupPrices, Pricing
+from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import Job, is_mesh
 from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.bounds import admitted, bounds, memory
@@ -138,13 +138,13 @@ def search(
     return _searched(graph, clusters, request, least, choices, may_win, advance)
 
 
-def prices_for(cluster: Cluster, request: SearchRequest, known: Pricing | None = None) -> GroupPrices:
-    """Return prices of a cluster's fabric and of a request. They share with ``known``, those of another question at the
-    same cost model, what holds of both; all are new where it is None, or does not price schedules."""
+def prices_for(cluster: Cluster, request: SearchRequest, known: GroupPrices | None = None) -> GroupPrices:
+    """Return prices of a cluster's fabric and of a request, all new, or with what holds of ``known`` too, the prices of
+    another question at the same cost model."""
     exchanges, training = request.exchanges_on(cluster.accelerator), cluster.training
-    if isinstance(known, GroupPrices):
-        return known.asked_again(cluster.fabric, training, exchanges, request.algorithms)
-    return GroupPrices(cluster.fabric, training, request.cost_model, exchanges, request.algorithms)
+    if known is None:
+        return GroupPrices(cluster.fabric, training, request.cost_model, exchanges, request.algorithms)
+    return known.asked_again(cluster.fabric, training, exchanges, request.algorithms)
 
 
 def _batches(graph: ComputeGraph, clusters: Sequence[Cluster], request: SearchRequest) -> list[tuple[int, ...]]:

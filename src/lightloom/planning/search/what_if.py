@@ -26,6 +26,7 @@ from lightloom.machines.fabrics.load import fabric_from, load_fabric
 from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing.broadcast_step import BroadcastStep
+from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.search.document import exchange_settings
 from lightloom.planning.search.plans import PlanSearch
 from lightloom.planning.search.request import SearchRequest
@@ -193,7 +194,8 @@ class WhatIfs:
         """Return the search of a changed question. Where only the network changes, strategies are left out whose step
         takes longer on any network than that of the winner does on this one."""
         graph, cluster, request, winner = self._found.graph, change.cluster, change.request, self._winner
-        prices, below = prices_for(cluster, request, winner.job.pricing), inf
+        pricing, below = winner.job.pricing, inf
+        prices = prices_for(cluster, request, pricing if isinstance(pricing, GroupPrices) else None)
         if self._floor is None or not change.network or not isinstance(winner.choice, Strategy):
             return search(graph, cluster, request, prices=prices, advance=advance)
         if cluster.fabric.node_ranks == winner.cluster.fabric.node_ranks:
