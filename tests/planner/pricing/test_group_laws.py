@@ -357,7 +357,7 @@ def test_methods_with_phases_are_priced_by_them(exchange: int, monkeypatch: pyte
     assert len(asked) == (exchange == 2)
     if asked:
         assert asked[0][0] == "all-reduce"
-        assert asked[0][1]("all-reduce", 2, 5) == [(("ring", 2, 0, 5, "all-reduce"), True)]
+        assert asked[0][1]("all-reduce", ranks=2, stride=5) == [(("ring", 2, 0, 5, "all-reduce"), True)]
 
 
 def test_proved_lines_are_those_of_no_schedule_unless_a_codec_or_a_library_changes_prices(

@@ -270,8 +270,6 @@ class SchedulePrices:
                 name = self.algorithm.name
                 LOG.warning("warning: a cached price of %s does not keep to its lower bound: it is made again", name)
                 del self._priced[key]
-            else:
-                self._priced[key] = self._with_proof(kind, nbytes, self._priced[key])
         if key not in self._priced:
             built, (fabric, sent) = self._build(kind, nbytes), self._carried(kind, nbytes)
             codec, values = None, self.values_nbytes(kind, nbytes)
@@ -285,13 +283,8 @@ class SchedulePrices:
                 assert built.schedule is not None
                 price, _ = costed(built.schedule.resized(sent), fabric, self.model, codec, bound)
             circuits = built.circuits if price.static else None
-            priced = Priced(cost=price, circuits=circuits, algorithm=self.algorithm.name)
-            self._priced[key] = self._with_proof(kind, nbytes, priced)
-        return self._priced[key]
-
-    def _with_proof(self, kind: Kind, nbytes: float, priced: Priced) -> Priced:
-        """Return the price of a collective of ``nbytes`` bytes before coding, with its lower bound to be asked for."""
-        return replace(priced, proof=partial(self._proved, kind, nbytes, priced.cost))
+            self._priced[key] = Priced(cost=price, circuits=circuits, algorithm=self.algorithm.name)
+        return replace(self._priced[key], proof=partial(self._proved, kind, nbytes, self._priced[key].cost))
 
     def _work(self, kind: Kind, nbytes: float) -> CodecWork:
         """Return the encodings and decodings of the codec along the schedule of a collective of ``nbytes`` bytes before
@@ -922,16 +915,17 @@ class PhasedPrices(ABC):
             names += prices.algorithms(*phase[:2]) if isinstance(prices, LevelPrices) else (prices.algorithm.name,)
         return tuple(names)
 
-    def lines(self, kind: Kind, lines_of: Callable[[Kind, int, int], Sequence[LowerPrice]]) -> Sequence[LowerPrice]:
+    def lines(self, kind: Kind, lines_of: Callable[..., Sequence[LowerPrice]]) -> Sequence[LowerPrice]:
         """Return a list with one lower bound of these prices, a function of the bytes of the collective; empty where
         some phase has none.
 
         Args:
             kind: of the collectives that are carried.
-            lines_of: takes a kind, ranks and stride, and returns the lower bounds of the plain prices in such groups,
-                one for each algorithm.
+            lines_of: takes a kind and, as keywords, ``ranks`` and ``stride``, and returns the lower bounds of the plain
+                prices in such groups, one for each algorithm.
         """
-        parts = [(lines_of(phase.kind, phase.ranks, phase.stride), phase.nbytes) for phase in self.phases(kind, 1.0)]
+        phases = self.phases(kind, 1.0)
+        parts = [(lines_of(phase.kind, ranks=phase.ranks, stride=phase.stride), phase.nbytes) for phase in phases]
         if not all(lines for lines, _ in parts):
             return []
         nothing, some = (sum(self.coding(kind, nbytes)) for nbytes in (0.0, 1.0))

@@ -329,11 +329,7 @@ class GroupPrices(Pricing):
         phased = exchange and not self._exchanges[exchange].in_schedule
         price = self.price(algorithm, ranks, exchange, stride) if phased or self.fabric.parts else None
         if price is not None and not isinstance(price, CheapestPrices):
-
-            def plain(part_kind: Kind, members: int, apart: int) -> Sequence[LowerPrice]:
-                """Return the lower bounds of a plain collective in groups of ``members`` ranks that lie ``apart``."""
-                return self.lines(part_kind, algorithm, members, 0, apart, hidden_setup=hidden_setup)
-
+            plain = partial(self.lines, algorithm=algorithm, exchange=0, hidden_setup=hidden_setup)
             return price.lines(kind, plain)
         candidates = self._candidates(algorithm, ranks, exchange, stride, kind)
         if [each.algorithm for each in candidates] == [LIBRARY]:
@@ -358,11 +354,7 @@ class GroupPrices(Pricing):
         part, exchange = self._part(ranks, stride), self._of_kind(kind, exchange)
         assert part is not None
         if exchange and not self._exchanges[exchange].in_schedule:
-
-            def plain(part_kind: Kind, members: int, apart: int) -> Sequence[LowerPrice]:
-                """Return the proved bound of a plain collective in groups of ``members`` ranks that lie ``apart``."""
-                return self.proved_lines(part_kind, algorithm, members, 0, apart, hidden_setup=hidden_setup)
-
+            plain = partial(self.proved_lines, algorithm=algorithm, exchange=0, hidden_setup=hidden_setup)
             return self._phased(algorithm, ranks, exchange, stride).lines(kind, plain)
         if exchange or (not part.parts and LIBRARY in self._among(kind, algorithm, part, exchange)):
             return self.lines(kind, algorithm, ranks, exchange, stride, hidden_setup=hidden_setup)

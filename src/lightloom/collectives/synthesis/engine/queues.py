@@ -272,7 +272,7 @@ def folded_to_hold(steps: Schedule, fabric: Fabric, most_rows: int) -> Schedule 
 
 
 _held: Latest[bytes, bool] = Latest(1 << 12)
-"""Whether a folded schedule held, by its rows and all of the fabric but its rates, whatever the size."""
+"""True where a folded schedule of any size held, by its rows and all of the fabric but its rates."""
 
 
 def holds(schedule: Schedule, fabric: Fabric) -> bool:
