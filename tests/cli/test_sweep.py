@@ -89,13 +89,13 @@ def test_a_fault_of_ours_ends_with_1_after_all_is_written(  # type: ignore[no-un
     sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from lightloom.core.errors import BoundError
-    from lightloom.planning.pricing import collective_prices
+    from lightloom.planning.pricing import schedule_prices
 
     def wrong(*_: object) -> None:
         raise BoundError("below the bound")
 
-    monkeypatch.setattr(collective_prices, "build_with_loads", wrong)
-    monkeypatch.setattr(collective_prices, "_of_structures", OrderedDict())  # what other tests built is not built again
+    monkeypatch.setattr(schedule_prices, "build_with_loads", wrong)
+    monkeypatch.setattr(schedule_prices, "_of_structures", OrderedDict())  # what other tests built is not built again
     done = sweep(SMALL, "--out", str(tmp_path / "out"), "--workers", "1", "--json")
     document = json.loads(done.out)
     assert done.code == 1

@@ -13,9 +13,9 @@ from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.planning.parallelism.strategy_space import Strategies
-from lightloom.planning.pricing.collective_prices import LowerPrice, price_line
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.price_lines import LowerPrice, price_line
 from lightloom.planning.simulation.engine import Price
 from tests.simulation.prices import linear
 

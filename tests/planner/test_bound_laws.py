@@ -15,7 +15,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.machines.fabrics.wdm_ring import WdmRing
 from lightloom.planning.parallelism.plan import in_flight
-from lightloom.planning.pricing.collective_prices import PriceLine
+from lightloom.planning.pricing.price_lines import PriceLine
 from lightloom.planning.search.bounds import (
     _busiest,
     _bytes,

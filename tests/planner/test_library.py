@@ -13,8 +13,9 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.transports.transport import PARAMETERS
-from lightloom.planning.pricing.collective_prices import LibraryPrices, line_below
 from lightloom.planning.pricing.job import belief_of
+from lightloom.planning.pricing.library_prices import LibraryPrices
+from lightloom.planning.pricing.price_lines import line_below
 from lightloom.planning.search.plans import priced_lines
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import search

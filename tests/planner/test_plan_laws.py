@@ -18,7 +18,8 @@ from lightloom.planning.parallelism.circuits.circuits import Timing
 from lightloom.planning.parallelism.plan import ParallelPlan
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing import strategy_step
-from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices
+from lightloom.planning.pricing.collective_prices import CheapestPrices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.pricing.strategy_step import _free, simulate, stage_memory
 from lightloom.planning.search.bounds import bounds, placed_bound
 from lightloom.planning.search.document import plan_row

@@ -22,7 +22,7 @@ from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.decoder import TransformerSizes, transformer_graph
 from lightloom.models.zoo import load_workload
 from lightloom.planning.parallelism.strategy_space import Strategy, strategy_space
-from lightloom.planning.pricing import collective_prices, group_prices
+from lightloom.planning.pricing import group_prices, library_prices
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.strategy_step import StrategyStep
 from lightloom.planning.search import rows
@@ -259,7 +259,7 @@ def test_a_faulty_algorithm_is_one_refused_row(monkeypatch: pytest.MonkeyPatch) 
 
     wrong = Algorithm(name="wrong", build=build, summary="sends everything at once")
     known = {"ring": find("ring"), "wrong": wrong}
-    for module in (group_prices, search_module, rows, collective_prices):
+    for module in (group_prices, search_module, rows, library_prices):
         monkeypatch.setattr(module, "algorithms", lambda: known, raising=False)
         monkeypatch.setattr(module, "find", known.__getitem__, raising=False)
     found = searched(cluster(), global_batches=(64,), compare=True)

@@ -15,7 +15,7 @@ from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.planning.parallelism.plan import make_plan
-from lightloom.planning.pricing.collective_prices import SchedulePrices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.search.document import explain
 from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import DATA_PARALLEL, Pins, SearchRequest

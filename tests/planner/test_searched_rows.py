@@ -16,8 +16,8 @@ from lightloom.core.units import format_size
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.decoder import TransformerSizes, transformer_graph
 from lightloom.planning.parallelism.strategy_space import Strategies
-from lightloom.planning.pricing.collective_prices import LIBRARY
 from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.library_prices import LIBRARY
 from lightloom.planning.pricing.placed_space import (
     PartTable,
     PlacedChoice,

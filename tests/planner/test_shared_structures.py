@@ -17,9 +17,9 @@ from lightloom.machines.fabrics.derived import structure
 from lightloom.machines.fabrics.fabric import Fabric, GroupFabric
 from lightloom.machines.fabrics.load import fabric_from
 from lightloom.machines.fabrics.switches import PacketSwitch
-from lightloom.planning.pricing import collective_prices
-from lightloom.planning.pricing.collective_prices import SchedulePrices
+from lightloom.planning.pricing import schedule_prices
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices, gradient_element_bytes
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.simulation import link_turns
 from lightloom.planning.simulation.link_turns import link_shares
 from tests.planner.gradients.exchanges import coded
@@ -135,10 +135,10 @@ def test_prices_of_shared_schedules_equal_those_of_their_own(name: str) -> None:
             *(build(algorithm, collective, each).columns().values() for each in (first, second)), strict=True
         ):
             np.testing.assert_array_equal(one, other)
-        collective_prices._of_structures.clear()
+        schedule_prices._of_structures.clear()
         own = SchedulePrices(algorithm, second, "physical")
         alone = [own(kind, nbytes) for nbytes in (0.0, 1e6)]
-        collective_prices._of_structures.clear()
+        schedule_prices._of_structures.clear()
         SchedulePrices(algorithm, first, "physical")(kind, 0.0)
         shared = SchedulePrices(algorithm, second, "physical")
         assert [shared(kind, nbytes) for nbytes in (0.0, 1e6)] == alone

@@ -15,7 +15,7 @@ from lightloom.collectives.registry import evaluate, find
 from lightloom.core.errors import ConfigError, UnsupportedError, VerificationError
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.models.zoo import load_workload
-from lightloom.planning.pricing import collective_prices
+from lightloom.planning.pricing import schedule_prices
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search
 from lightloom.planning.sweeps.experiment import CollectivePoint, PlanPoint, Point
@@ -112,9 +112,9 @@ def test_an_algorithm_that_fails_is_a_row_too(tmp_path: Path, monkeypatch: pytes
             raise IndexError("rank 9 of 8")
         raise UnsupportedError("not today")
 
-    for module in (evaluate_module, collective_prices):
+    for module in (evaluate_module, schedule_prices):
         monkeypatch.setattr(module, "build_with_loads", wrong)
-    monkeypatch.setattr(collective_prices, "_of_structures", OrderedDict())  # what other tests built is not built again
+    monkeypatch.setattr(schedule_prices, "_of_structures", OrderedDict())  # what other tests built is not built again
     rows = _rows(points(tmp_path, SMALL)).values()
     failed = [row for row in rows if row["status"] == FAILED]
     assert {(row["algorithm"], row["why"]) for row in failed} == {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.machines.transports.price import ranks_in_domain
-from lightloom.planning.pricing.collective_prices import LibraryPrices
+from lightloom.planning.pricing.library_prices import LibraryPrices
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 12))

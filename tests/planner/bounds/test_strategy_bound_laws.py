@@ -13,9 +13,9 @@ from lightloom.core.arrays import Floats
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.parallelism.plan import START, make_plan
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
-from lightloom.planning.pricing.collective_prices import PriceLine
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.price_lines import PriceLine
 from lightloom.planning.pricing.step import distance
 from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search import bounds as strategies

@@ -37,9 +37,10 @@ from lightloom.planning.export.chakra_folder import (
 from lightloom.planning.export.chakra_operations import CollectiveUse
 from lightloom.planning.export.chakra_step import Line, StepTraces, carried, network_of, step_traces
 from lightloom.planning.parallelism.strategy_space import Strategy
-from lightloom.planning.pricing.collective_prices import LibraryPrices, SchedulePrices
 from lightloom.planning.pricing.group_prices import gradient_element_bytes
 from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.library_prices import LibraryPrices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.pricing.strategy_step import StrategyStep, simulate
 from tests.planner.gradients.exchanges import coded
 from tests.planner.jobs import cluster, mixture, space, transformer, verified_job

@@ -29,8 +29,8 @@ from lightloom.planning.gradients import (
     nic_engine,
     sized,
 )
-from lightloom.planning.pricing.collective_prices import SchedulePrices
 from lightloom.planning.pricing.group_prices import GroupPrices, gradient_element_bytes
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.search.document import explain, plan_row, verdict
 from lightloom.planning.search.plans import Plan, PlanSearch
 from lightloom.planning.search.request import (

@@ -11,8 +11,9 @@ import pytest
 from lightloom.core.errors import UnsupportedError
 from lightloom.planning.parallelism.strategy_space import Strategy
 from lightloom.planning.pricing import strategy_step
-from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices
+from lightloom.planning.pricing.collective_prices import CheapestPrices
 from lightloom.planning.pricing.group_prices import DividedChannels, ScaledChannels
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.pricing.strategy_step import ExchangeUse
 from lightloom.planning.traffic import together
 

@@ -19,15 +19,11 @@ from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.machines.fabrics.switches import PacketSwitch
 from lightloom.planning.pricing import collective_prices, group_prices
-from lightloom.planning.pricing.collective_prices import (
-    LIBRARY,
-    LINE_SIZES,
-    ExchangePrices,
-    PriceLine,
-    chords,
-    group_phases,
-)
+from lightloom.planning.pricing.collective_prices import ExchangePrices, group_phases
 from lightloom.planning.pricing.group_prices import AUTO, MOST_ROWS, GroupPrices
+from lightloom.planning.pricing.library_prices import LIBRARY
+from lightloom.planning.pricing.price_lines import PriceLine, chords
+from lightloom.planning.pricing.schedule_prices import LINE_SIZES
 from lightloom.planning.pricing.strategy_step import ExchangeUse, largest_uses
 
 USES = st.builds(

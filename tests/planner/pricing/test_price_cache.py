@@ -17,8 +17,8 @@ from lightloom.core.files import read_entry, write_entry
 from lightloom.exchange.method import CodedSums, Gradient
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
-from lightloom.planning.pricing import collective_prices
-from lightloom.planning.pricing.collective_prices import SchedulePrices, prices_path
+from lightloom.planning.pricing import schedule_prices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices, prices_path
 from lightloom.planning.search.plans import PlanSearch
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import search
@@ -59,7 +59,7 @@ def test_a_plan_made_again_is_the_same_and_builds_the_winner_alone(
     def built(algorithm: Any, *_: Any) -> Any:
         raise AssertionError(f"{algorithm.name} is on the disk")
 
-    monkeypatch.setattr("lightloom.planning.pricing.collective_prices._of_structures", OrderedDict())
+    monkeypatch.setattr("lightloom.planning.pricing.schedule_prices._of_structures", OrderedDict())
     monkeypatch.setattr("lightloom.collectives.registry.build_with_loads", built)
     # The proof of the winner takes its rows.
     monkeypatch.setattr("lightloom.planning.search.rows.verify_winner", lambda _: None)
@@ -119,7 +119,7 @@ def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pyt
     ]
     paths += [prices_path(plain.coded(method, sizes)) for method in methods]
     assert prices_path(plain.coded(coded(2.0), sizes)) is None, "a method from elsewhere"
-    monkeypatch.setattr(collective_prices, "source_hash", lambda *_: "another")
+    monkeypatch.setattr(schedule_prices, "source_hash", lambda *_: "another")
     paths.append(prices_path(SchedulePrices(ring, cluster().fabric, "physical")))
     assert None not in paths and len(set(paths)) == len(paths)
 

@@ -8,7 +8,7 @@ import pytest
 
 import lightloom
 from lightloom.core.files import source_hash
-from lightloom.planning.pricing import collective_prices
+from lightloom.planning.pricing import schedule_prices
 
 PACKAGES = ("core", "exchange/compression", "photonics", "machines", "collectives", "planning/pricing")
 """Packages that build, verify and cost a schedule; the averager's latency comes from photonics."""
@@ -17,7 +17,7 @@ PACKAGES = ("core", "exchange/compression", "photonics", "machines", "collective
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_change_in_any_file_of_a_package_changes_the_hash(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source_hash.cache_clear()
-    before = source_hash(*collective_prices._PRICING)
+    before = source_hash(*schedule_prices._PRICING)
     read = Path.read_bytes
     folder = Path(lightloom.__file__).parent / package
     files, catalogs = sorted(folder.rglob("*.py")), sorted(folder.rglob("*.yaml"))
@@ -25,6 +25,6 @@ def test_a_change_in_any_file_of_a_package_changes_the_hash(package: str, monkey
         with monkeypatch.context() as patch:
             patch.setattr(Path, "read_bytes", lambda path, changed=changed: read(path) + b"#" * (path == changed))
             source_hash.cache_clear()
-            assert source_hash(*collective_prices._PRICING) != before
+            assert source_hash(*schedule_prices._PRICING) != before
     source_hash.cache_clear()
-    assert source_hash(*collective_prices._PRICING) == before
+    assert source_hash(*schedule_prices._PRICING) == before

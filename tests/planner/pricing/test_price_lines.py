@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightloom.machines.fabrics.switches import CircuitSwitch, PacketSwitch
-from lightloom.planning.pricing.collective_prices import (
+from lightloom.planning.pricing.price_lines import (
     _CHORD_SIZES,
     _DENSE_SIZES,
-    LINE_SIZES,
     PriceLine,
     chords,
     exchange_line,
@@ -23,6 +22,7 @@ from lightloom.planning.pricing.collective_prices import (
     sized_line,
     steps_between,
 )
+from lightloom.planning.pricing.schedule_prices import LINE_SIZES
 
 SIZES = np.array([0.0, 1.0, 4095.0, 4096.0, 1e5, 3e7, 2e10, 2.0**37])
 TIMES = st.floats(1e-7, 1e-2)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lightloom.core.errors import UnsupportedError
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.gradients import LINE_RATE
-from lightloom.planning.pricing.collective_prices import LibraryPricing
 from lightloom.planning.pricing.group_prices import GroupPrices, Pricing, _ScaledPrices
+from lightloom.planning.pricing.library_prices import LibraryPricing
 from lightloom.planning.search import search as search_module
 from lightloom.planning.search.plans import Counts
 from lightloom.planning.simulation.engine import Price

@@ -18,8 +18,8 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.models.graph import ComputeGraph, Operator
 from lightloom.planning.parallelism.plan import make_plan
-from lightloom.planning.pricing import collective_prices
-from lightloom.planning.pricing.collective_prices import SchedulePrices
+from lightloom.planning.pricing import schedule_prices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search
 from lightloom.planning.simulation.engine import simulate_step
@@ -117,7 +117,7 @@ def test_without_their_schedules_prices_are_the_same(monkeypatch: pytest.MonkeyP
         known.append(len(kept._built))
         with monkeypatch.context() as patched:
             if kept._built:
-                patched.setattr(collective_prices, "build_with_loads", None)
+                patched.setattr(schedule_prices, "build_with_loads", None)
             found = kept(kind, sizes[1])
         assert found == fresh(kind, sizes[1])
         verify(kept.schedule(kind, sizes[1]), fabric)

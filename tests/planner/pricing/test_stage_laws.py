@@ -22,7 +22,7 @@ from lightloom.planning.parallelism.placement.placement import Reach
 from lightloom.planning.parallelism.strategy_space import SHARDINGS, Strategies, Strategy
 from lightloom.planning.pricing import collective_prices, group_prices
 from lightloom.planning.pricing import strategy_step as step_energy
-from lightloom.planning.pricing.collective_prices import Candidate, LibraryPrices, PriceLine
+from lightloom.planning.pricing.collective_prices import Candidate
 from lightloom.planning.pricing.group_prices import (
     Division,
     circuits_stand,
@@ -32,12 +32,14 @@ from lightloom.planning.pricing.group_prices import (
     seconds_a_byte,
     undivided_pair,
 )
+from lightloom.planning.pricing.library_prices import LibraryPrices
 from lightloom.planning.pricing.placed_space import (
     exchanging,
     peers,
     placed_space,
     reach,
 )
+from lightloom.planning.pricing.price_lines import PriceLine
 from lightloom.planning.pricing.step import _update, block_send, has_ring, replica_groups, ring_waits
 from lightloom.planning.pricing.strategy_step import memory_parts, stage_memory
 from lightloom.planning.reconfiguration import in_step

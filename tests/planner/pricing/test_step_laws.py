@@ -19,10 +19,11 @@ from lightloom.machines.clusters.cluster import TrainingSettings
 from lightloom.machines.fabrics.load import load_fabric
 from lightloom.planning.parallelism.placement.cuts import SPLITS, split_size
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.pricing.collective_prices import LibraryPricing, read_prices, write_prices
 from lightloom.planning.pricing.group_prices import PlanePrices
 from lightloom.planning.pricing.job import DividedModel, by_stage, divided_model
+from lightloom.planning.pricing.library_prices import LibraryPricing
 from lightloom.planning.pricing.placed_space import PartTable, PlacedChoice, PlacedRows
+from lightloom.planning.pricing.schedule_prices import read_prices, write_prices
 from lightloom.planning.pricing.strategy_step import (
     ExchangeUse,
     data_parallel_seconds,

@@ -16,9 +16,9 @@ from lightloom.collectives.registry import find as find_algorithm
 from lightloom.exchange.methods import find
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.gradients import PricedExchange
-from lightloom.planning.pricing import collective_prices
-from lightloom.planning.pricing.collective_prices import LIBRARY
+from lightloom.planning.pricing import schedule_prices
 from lightloom.planning.pricing.group_prices import GroupPrices
+from lightloom.planning.pricing.library_prices import LIBRARY
 from lightloom.planning.pricing.placed_space import PlacedChoice
 from lightloom.planning.search.bounds import bounds
 from lightloom.planning.search.document import (
@@ -217,8 +217,8 @@ def test_schedules_whose_loads_are_unknown_are_built_once_for_steps_and_bounds(
         return made(algorithm, collective, *given)[0], None
 
     monkeypatch.setenv("LIGHTLOOM_CACHE", str(tmp_path))
-    monkeypatch.setattr(collective_prices, "build_with_loads", building)
-    monkeypatch.setattr(collective_prices, "_of_structures", OrderedDict())
+    monkeypatch.setattr(schedule_prices, "build_with_loads", building)
+    monkeypatch.setattr(schedule_prices, "_of_structures", OrderedDict())
     of: Any = comparison(algorithms=NAMES, strategies=("ddp",))
     compared_plans(of, (4,))
     assert sorted(built) == sorted(product(NAMES, ("all-reduce", "all-gather", "reduce-scatter")))

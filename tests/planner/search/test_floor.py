@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lightloom.collectives.collective import Kind
-from lightloom.planning.pricing.collective_prices import LowerPrice
+from lightloom.planning.pricing.price_lines import LowerPrice
 from lightloom.planning.search import search as of_floor
 from lightloom.planning.search.bounds import admitted, bounds, memory
 from lightloom.planning.search.request import SearchRequest

@@ -13,9 +13,9 @@ import pytest
 
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.parallelism.strategy_space import Strategy
-from lightloom.planning.pricing.collective_prices import LibraryPricing
 from lightloom.planning.pricing.group_prices import GroupPrices
 from lightloom.planning.pricing.job import Belief, Job, belief_of
+from lightloom.planning.pricing.library_prices import LibraryPricing
 from lightloom.planning.pricing.placed_space import PlacedChoice
 from lightloom.planning.search import plans
 from lightloom.planning.search.plans import (

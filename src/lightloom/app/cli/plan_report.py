@@ -16,7 +16,7 @@ from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.planning.economics.ledger import MARKS, MOST_PLACES, TITLE, StepLedger, ledger_notes, ledger_rows
 from lightloom.planning.figures import group_figure, placement_figure
 from lightloom.planning.gradients import PricedExchange
-from lightloom.planning.pricing.collective_prices import carrier
+from lightloom.planning.pricing.library_prices import carrier
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
 from lightloom.planning.search.assumptions import assumptions, built_lines, plan_assumptions, warning_lines
 from lightloom.planning.search.document import intervals_basis, verdict

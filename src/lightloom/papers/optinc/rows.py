@@ -41,7 +41,7 @@ from lightloom.photonics.averaging.proof import verify
 from lightloom.photonics.meshes.decompose import decompose
 from lightloom.photonics.meshes.mapping import approximated_count, map_matrix
 from lightloom.planning.parallelism.plan import make_plan
-from lightloom.planning.pricing.collective_prices import SchedulePrices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.simulation.engine import StepResult, simulate_step
 
 # Figures of the paper that the rows compare with.

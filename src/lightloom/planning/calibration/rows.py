@@ -32,8 +32,8 @@ from lightloom.machines.fabrics.tiers.tiers import Tiers
 from lightloom.machines.transports.transport import Transport, load_transport
 from lightloom.models.decoder import TransformerSizes, transformer_graph
 from lightloom.planning.parallelism.strategy_space import Sharding, Strategies, Strategy
-from lightloom.planning.pricing.collective_prices import LIBRARY, LibraryPricing
 from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.library_prices import LIBRARY, LibraryPricing
 from lightloom.planning.pricing.strategy_step import step_seconds as planned_seconds
 from lightloom.planning.pricing.strategy_step import strategy_seconds
 

@@ -26,9 +26,11 @@ from lightloom.planning.export.chakra_operations import (
 )
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.broadcast_step import BroadcastStep
-from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, LibraryPrices, SchedulePrices
+from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices
 from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.library_prices import LibraryPrices
 from lightloom.planning.pricing.placed_space import PlacedChoice
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.pricing.step import distance, send_rate
 from lightloom.planning.pricing.strategy_step import StrategyStep, on_divided_channels
 from lightloom.planning.simulation.engine import Price

@@ -26,23 +26,19 @@ from lightloom.machines.fabrics.fabric import AxisShare, Fabric
 from lightloom.planning.gradients import VALUE_BYTES, PricedExchange
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
 from lightloom.planning.pricing.collective_prices import (
-    LIBRARY,
-    LINE_SIZES,
     STRIPED,
     Candidate,
     CheapestPrices,
-    CollectivePrices,
     ExchangePrices,
     LeastPrice,
     LevelPrices,
-    LibraryPrices,
-    LowerPrice,
-    PriceLine,
+)
+from lightloom.planning.pricing.library_prices import LIBRARY, LibraryPrices, carrier
+from lightloom.planning.pricing.price_lines import CollectivePrices, LowerPrice, PriceLine, line_below, proved_line
+from lightloom.planning.pricing.schedule_prices import (
+    LINE_SIZES,
     SchedulePrices,
-    carrier,
-    line_below,
     prices_path,
-    proved_line,
     read_prices,
     write_prices,
 )

@@ -21,7 +21,7 @@ from lightloom.core.timeline import Timeline
 from lightloom.planning.parallelism.operators import bytes_of_logit
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS, SCORE_TENSORS, in_flight, repetitions
 from lightloom.planning.parallelism.strategy_space import NONE, ZERO_1, ZERO_2, Strategies, Strategy, state_sharers
-from lightloom.planning.pricing.collective_prices import CheapestPrices, SchedulePrices, given_bytes
+from lightloom.planning.pricing.collective_prices import CheapestPrices, given_bytes
 from lightloom.planning.pricing.group_prices import (
     Axis,
     DividedChannels,
@@ -33,6 +33,7 @@ from lightloom.planning.pricing.group_prices import (
     live_axes,
 )
 from lightloom.planning.pricing.job import Job, by_stage, sent_ratio
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.pricing.step import (
     GATHER,
     AxisTimes,

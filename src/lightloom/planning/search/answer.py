@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lightloom.core.answer import Answer
 from lightloom.core.units import format_bandwidth, format_rate, format_size, format_time, two_digits
 from lightloom.machines.fabrics.fabric import Fabric
-from lightloom.planning.pricing.collective_prices import LIBRARY
+from lightloom.planning.pricing.library_prices import LIBRARY
 from lightloom.planning.search.plans import (
     Interval,
     Plan,

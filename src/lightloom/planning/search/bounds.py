@@ -38,10 +38,10 @@ from lightloom.planning.parallelism.strategy_space import (
     Strategies,
     Strategy,
 )
-from lightloom.planning.pricing.collective_prices import LowerPrice, PriceLine
 from lightloom.planning.pricing.group_prices import GroupPrices, circuits_stand, divides, slope
 from lightloom.planning.pricing.job import Job, sent_ratio
 from lightloom.planning.pricing.placed_space import PartTable, PlacedRows, blocks, shared_state_bytes, state_bytes
+from lightloom.planning.pricing.price_lines import LowerPrice, PriceLine
 from lightloom.planning.pricing.step import (
     Group,
     distance,

@@ -14,8 +14,9 @@ from lightloom.models.graph import ComputeGraph
 from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.parallelism.plan import repeated_operators
 from lightloom.planning.parallelism.strategy_space import Strategies, Strategy
-from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, SchedulePrices, phase_document
+from lightloom.planning.pricing.collective_prices import CheapestPrices, ExchangePrices, phase_document
 from lightloom.planning.pricing.job import LEVEL, belief_of, divided_model
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep
 from lightloom.planning.search.plans import Counts, Plan, PlanSearch, plan_words, priced_lines
 from lightloom.planning.search.request import KINDS, measured_lines

@@ -29,17 +29,12 @@ from lightloom.planning.gradients import PricedExchange
 from lightloom.planning.parallelism.plan import RECOMPUTATIONS, MemoryUse, repeated_operators
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategy
 from lightloom.planning.pricing.broadcast_step import BroadcastStep
-from lightloom.planning.pricing.collective_prices import (
-    LIBRARY,
-    CheapestPrices,
-    LibraryPrices,
-    LibraryPricing,
-    PhasedPrices,
-    SchedulePrices,
-)
+from lightloom.planning.pricing.collective_prices import CheapestPrices, PhasedPrices
 from lightloom.planning.pricing.group_prices import Division
 from lightloom.planning.pricing.job import NORMAL, Belief, Job, belief_of, half_widths
+from lightloom.planning.pricing.library_prices import LIBRARY, LibraryPrices, LibraryPricing
 from lightloom.planning.pricing.placed_space import PlacedChoice, PlacedRows
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.pricing.strategy_step import ExchangeUse, StrategyStep, sent_and_set, strategy_seconds
 from lightloom.planning.reconfiguration.in_step import InStep, RegrantedStep, SwitchedStrategyStep
 from lightloom.planning.search.request import SearchRequest

@@ -27,8 +27,8 @@ from lightloom.planning.parallelism.strategy_space import (
     canonical,
 )
 from lightloom.planning.parallelism.tensor_parallel import searched_degrees
-from lightloom.planning.pricing.collective_prices import carrier
 from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.library_prices import carrier
 from lightloom.planning.pricing.placed_space import DEFAULT_QUANTA
 
 DATA_PARALLEL = ("ddp", "fsdp")

@@ -33,9 +33,9 @@ from lightloom.planning.pricing.broadcast_step import (
     broadcast_step,
     chips_needed,
 )
-from lightloom.planning.pricing.collective_prices import LIBRARY
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices, PlanePrices
 from lightloom.planning.pricing.job import Job
+from lightloom.planning.pricing.library_prices import LIBRARY
 from lightloom.planning.pricing.placed_replicas import ReplicaExchange, method_between
 from lightloom.planning.pricing.placed_space import (
     MOST_SUB_OPERATORS,

@@ -35,9 +35,9 @@ from lightloom.machines.fabrics.load import fabric_from
 from lightloom.models.graph import ComputeGraph
 from lightloom.planning.parallelism.strategy_space import KIND_OF_SHARDING, Strategies, Strategy
 from lightloom.planning.parallelism.tensor_parallel import tensor_split
-from lightloom.planning.pricing.collective_prices import LIBRARY, carrier
 from lightloom.planning.pricing.group_prices import AUTO, GroupPrices
 from lightloom.planning.pricing.job import Job, is_mesh
+from lightloom.planning.pricing.library_prices import LIBRARY, carrier
 from lightloom.planning.pricing.strategy_step import simulate
 from lightloom.planning.search.bounds import admitted, bounds, memory
 from lightloom.planning.search.plans import Counts, Plan, PlanSearch, RefusedPlan, division, label, order

@@ -22,7 +22,7 @@ from lightloom.core.results import attributes, in_groups
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.models.graph import ComputeGraph
 from lightloom.models.zoo import load_workload
-from lightloom.planning.pricing.collective_prices import SchedulePrices
+from lightloom.planning.pricing.schedule_prices import SchedulePrices
 from lightloom.planning.search.request import Pins, SearchRequest
 from lightloom.planning.search.search import search
 from lightloom.planning.sweeps.experiment import CollectivePoint, PlanPoint, Point, code_version
