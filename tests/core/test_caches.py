@@ -1,4 +1,4 @@
-"""Results of methods that are kept with their object."""
+"""Results of methods that are kept with their object, and those that were set last."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import gc
 import weakref
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lightloom.core.caches import cached_method
+from lightloom.core.caches import Latest, cached_method
 
 
 class Squares:
@@ -67,3 +69,12 @@ def test_an_object_goes_with_its_results() -> None:
     del squares
     gc.collect()
     assert gone() is None
+
+
+@given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 6), st.integers())))
+def test_the_results_that_were_set_last_are_kept(most: int, given: list[tuple[int, int]]) -> None:
+    kept: Latest[int, int] = Latest(most)
+    for number, (key, result) in enumerate(given, start=1):
+        kept[key] = result
+        last = dict.fromkeys(key for key, _ in reversed(given[:number]))
+        assert list(kept) == [*last][:most][::-1] and all(kept[each] == dict(given[:number])[each] for each in kept)

@@ -11,17 +11,21 @@ from typing import Any, cast
 
 import pytest
 
-from lightloom.collectives.collective import Kind
+from lightloom.collectives.bounds.lower_bound import lower_bound
+from lightloom.collectives.collective import Collective, Kind
 from lightloom.collectives.registry import find
+from lightloom.core.errors import BoundError
 from lightloom.core.files import read_entry, write_entry
 from lightloom.exchange.method import CodedSums, Gradient
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import load_cluster
 from lightloom.planning.pricing import schedule_prices
-from lightloom.planning.pricing.schedule_prices import SchedulePrices, prices_path
+from lightloom.planning.pricing.schedule_prices import PriceKey, SchedulePrices, prices_path
 from lightloom.planning.search.plans import PlanSearch
 from lightloom.planning.search.request import SearchRequest
 from lightloom.planning.search.search import search
+from lightloom.planning.simulation.engine import Priced
+from tests.collectives.strategies import wdm_ring
 from tests.planner.gradients.exchanges import by_name, coded
 from tests.planner.jobs import transformer
 
@@ -99,6 +103,22 @@ def test_prices_that_somebody_made_cheaper_are_named_and_made_again(
     with caplog.at_level(logging.WARNING):
         assert rows(searched()) == first
     assert "does not keep to its lower bound" in caplog.text
+
+
+def test_a_price_is_held_against_the_bound_that_takes_longest_where_it_is_told() -> None:
+    fabric, nbytes = wdm_ring(64, 4, conversion_time=1e-6), 1e5
+    quick, whole = (lower_bound(Collective("all-gather", 64, nbytes), fabric, quick=each) for each in (True, False))
+    assert quick.time < whole.time * (1 - 1e-3)
+    prices = SchedulePrices(find("ring"), fabric, "physical")
+    own = prices("all-gather", nbytes)
+    assert own.bound == whole and own.cost.time >= whole.time
+    key: PriceKey = "all-gather", 0.0, nbytes
+    cheap = replace(own.cost, time=(quick.time + whole.time) / 2)
+    prices.preload({key: Priced(cost=cheap, algorithm="ring")})
+    found = prices("all-gather", nbytes)
+    assert found.cost == cheap
+    with pytest.raises(BoundError, match=r"^ring on 64 ranks costs .* below the lower bound of"):
+        _ = found.bound
 
 
 def test_anything_that_changes_a_price_changes_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

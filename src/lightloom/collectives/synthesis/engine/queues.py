@@ -276,13 +276,13 @@ _held: Latest[bytes, bool] = Latest(1 << 12)
 
 
 def holds(schedule: Schedule, fabric: Fabric) -> bool:
-    """Return True when a folded schedule passes the verifier on this fabric."""
-    folding, collective = schedule.folding, schedule.collective
-    assert folding is not None and schedule.lists is None and schedule.dependencies is None
-    sizes = None if collective.sizes is None else collective.sizes.digest
-    asked = collective.kind, collective.destinations, sizes, schedule.chunks, schedule.steps, schedule.queued
-    name = structure(fabric), asked, schedule.pipeline, folding.period, folding.axes
-    key = digest(name, (*schedule.columns().values(), folding.channel))
+    """Return True when a folded schedule whose barriers are left out passes the verifier on this fabric."""
+    folding, collective, lists = schedule.folding, schedule.collective, schedule.lists
+    assert folding is not None and schedule.dependencies is None
+    asked = collective.kind, collective.destinations, collective.sizes and collective.sizes.digest
+    name = structure(fabric), *asked, schedule.chunks, schedule.steps, schedule.queued, folding.period, folding.axes
+    listed = () if lists is None else (lists.chunks, lists.first, lists.count)
+    key = digest((*name, schedule.pipeline), (*schedule.columns().values(), folding.channel, *listed))
     if key not in _held:
         try:
             verify(schedule, fabric)
