@@ -1,18 +1,19 @@
 """Atomic writing of files, and the cache folder, whose entries carry a digest."""
 
 import errno
+import json
 import logging
 import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from lightloom.core.errors import ConfigError
 
@@ -204,6 +205,22 @@ def write_entry(path: Path, content: str | bytes) -> None:
     with suppress(ConfigError, OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(path, _head(path, payload) + b"\n" + payload)
+
+
+def kept(path: Path | None, compute: Callable[[], Any]) -> Any:
+    """Return the JSON value of a cache entry, tuples as lists; where there is none that can be read, what ``compute()``
+    returns, which is written there. Without a path nothing is read or written. Errors of ``compute`` pass through.
+
+    Raises:
+        ConfigError: the entry's folder belongs to somebody else, or others can write to it.
+    """
+    content = None if path is None else read_entry(path)
+    if content is not None:
+        return json.loads(content)
+    value = compute()
+    if path is not None:
+        write_entry(path, json.dumps(value))
+    return value
 
 
 def _head(path: Path, content: bytes) -> bytes:

@@ -400,6 +400,7 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
     rank and do not both add) and ``UNORDERED`` (no dependency orders it after what wrote or read the chunk there); the
     rank is the one that sends or receives, whichever is at fault.
 
+    Where steps follow each other, a chunk whose sends lead up a tree to its reader needs no replay (:func:`_climb`).
     Contributions are replayed some thousand at a time, so that memory grows with the ranks and not with their square.
     Sends of one step read what was there before the step; only rank ``cut_through`` (the switch, or -1) passes on what
     enters in the same step.
@@ -422,8 +423,11 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
         np.empty(longest, np.uint8),
         np.empty(width, np.uint64),
     )
+    gone, arrived = np.empty(ranks, np.bool_), np.empty(ranks, np.int64)
     for chunk in range(len(first) - 1):
         missing = -1
+        if len(reach) == 0 and _climb(sends, first[chunk], first[chunk + 1], reader[chunk], gone, arrived):
+            continue
         copies.found[:] = 0
         for word in range(0, words, width):
             copies.state[:] = 0
@@ -453,6 +457,33 @@ def replay_reduce(sends: Sends, reader: Ints, ranks: int, reach: Column, cut_thr
         if missing >= 0:
             return WRONG_END, chunk, missing
     return OK, 0, 0
+
+
+@njit_without_arrays
+def _climb(sends: Sends, begin: int, stop: int, reader: int, gone: Mask, arrived: Ints) -> bool:
+    """Return True where the sends of a chunk, from ``begin`` to ``stop`` in ``sends.rows``, surely bring ``reader``
+    every contribution once, and break no other promise; False where that is not so, or not seen here.
+
+    It is so where all sends add, every rank but the reader sends once, after the steps in which something arrives there,
+    and nothing arrives later: then each contribution takes one way, over ever later steps, which ends at the reader.
+
+    Args:
+        gone: True for ranks that have sent, overwritten: [rank].
+        arrived: last step in which something arrives at each rank, overwritten: [rank].
+    """
+    rows, step, source, destination, reduces = sends.rows, sends.step, sends.source, sends.destination, sends.reduces
+    if reader < 0 or stop - begin != len(gone) - 1:
+        return False
+    gone[:] = False
+    arrived[:] = -1
+    for i in range(begin, stop):
+        row = rows[i]
+        at, to, now = source[row], destination[row], step[row]
+        if max(at, to) >= len(gone) or at == reader or gone[at] or gone[to] or not reduces[row] or arrived[at] >= now:
+            return False
+        gone[at] = True
+        arrived[to] = max(arrived[to], now)
+    return True
 
 
 @njit_without_arrays

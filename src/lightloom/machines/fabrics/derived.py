@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from lightloom.core.arrays import Column, Effort, Floats, Ints, Mask
-from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
+from lightloom.core.files import cache_directory, kept, source_hash
 from lightloom.core.kernels import njit_cached, njit_without_arrays
 from lightloom.core.memory import require_memory
 from lightloom.core.results import content_hash
@@ -447,13 +447,8 @@ def _kept_covers(fabric: Geometry) -> tuple[Ints, Ints]:
     if members.size * fabric.ranks > _MANY_PAIRS and whole.implementation[0].startswith("lightloom."):
         key = content_hash([structure(fabric), source_hash("core", "machines")])
         path = cache_directory() / "ports" / f"{key}.json"
-    content = None if path is None else read_entry(path)
-    if content is not None:
-        received, sent = (np.array(cover, np.int64) for cover in json.loads(content))
-        return received, sent
-    received, sent = _covers_found(whole, members)
-    if path is not None:
-        write_entry(path, json.dumps([received.tolist(), sent.tolist()]))
+    covers = kept(path, lambda: [cover.tolist() for cover in _covers_found(whole, members)])
+    received, sent = (np.array(cover, np.int64) for cover in covers)
     return received, sent
 
 

@@ -9,14 +9,13 @@ total is then a lower bound.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 from lightloom.core.errors import ConfigError
-from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
+from lightloom.core.files import cache_directory, kept, source_hash
 from lightloom.core.results import content_hash
 from lightloom.machines.parts.part import load_part
 from lightloom.machines.reducers.built import SYMBOL_RATE, Averaging
@@ -212,17 +211,15 @@ def averager_for(
         raise ConfigError(f"{ranks} ranks: two levels of averagers for {servers} servers each reach {servers**2}")
     key = [ranks, bits, servers, noise, nonlinearity, source_hash("photonics/averaging", "photonics/meshes")]
     path = cache_directory() / "averagers" / f"{content_hash(key)}.json"
-    kept = read_entry(path)
-    layers: list[tuple[int, ...]]
-    if kept is not None:
-        layers = [tuple(level) for level in json.loads(kept)]
-    else:
+
+    def found() -> list[tuple[int, ...]]:
+        """Return the layers of the network, or of both of a cascade."""
         if servers is None or groups == 1:
-            layers = [build(ranks, bits, noise=noise, nonlinearity=nonlinearity).network.layers]
-        else:
-            cascade = build_cascade(groups, servers, bits, nonlinearity, noise)
-            layers = [cascade.first.network.layers, cascade.second.network.layers]
-        write_entry(path, json.dumps(layers))
+            return [build(ranks, bits, noise=noise, nonlinearity=nonlinearity).network.layers]
+        cascade = build_cascade(groups, servers, bits, nonlinearity, noise)
+        return [cascade.first.network.layers, cascade.second.network.layers]
+
+    layers = [tuple(level) for level in kept(path, found)]
     if servers is None or groups == 1:
         return of_layers(ranks, bits, layers[0])
     return AveragerHardware(

@@ -5,7 +5,6 @@ Changes are chosen by what could matter: where the step without exchanges is har
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -15,9 +14,9 @@ from typing import NamedTuple
 
 from lightloom.collectives.synthesis.engine.cache import effort
 from lightloom.core.errors import InputError, UnsupportedError
-from lightloom.core.files import cache_directory, read_entry, source_hash, write_entry
+from lightloom.core.files import cache_directory, check_folder, kept, source_hash
 from lightloom.core.plugins import any_installed
-from lightloom.core.results import attributes, content_hash
+from lightloom.core.results import Document, attributes, content_hash
 from lightloom.core.units import format_bandwidth
 from lightloom.machines.clusters.cluster import Cluster
 from lightloom.machines.clusters.load import with_accelerator
@@ -140,20 +139,18 @@ class WhatIfs:
         if isinstance(self._winner.step, BroadcastStep):
             return self._winner.step.computation / self._winner.step_time
         cluster, request = self._winner.cluster, replace(self._request, exchanges=(), algorithms=())
-        path = self._path(cluster, request, "limit")
-        content = None if path is None else read_entry(path)
-        if content is not None:
-            return float(content)
-        try:
+
+        def found() -> float:
+            """Return the share, and keep the floor that it follows from."""
             rows = free_rows(self._found.graph, cluster, request, splits_neurons=self._winner.job.splits_neurons)
             self._floor = Floor.of(rows, (self._winner.global_batch,))
+            least = self._floor.per_sample
+            return min(1.0, float(least[0]) / self._winner.sample_time) if len(least) else 0.0
+
+        try:
+            return float(kept(self._path(cluster, request, "limit"), found))
         except UnsupportedError:
             return 0.0
-        least = self._floor.per_sample
-        limit = min(1.0, float(least[0]) / self._winner.sample_time) if len(least) else 0.0
-        if path is not None:
-            write_entry(path, repr(limit))
-        return limit
 
     def answers(self, advance: Callable[[], None] = lambda: None) -> Iterator[WhatIf]:
         """Yield the answers to at most five changes. Where a network without delay would gain less than 2 %, the first
@@ -176,18 +173,19 @@ class WhatIfs:
         seconds of a sample as a ratio to the winner's now; without a winner, infinite and with the reason in ``why``,
         where it has no plan. Winners are kept on the disk. ``advance`` is called before each refinement and
         simulation."""
+
+        def found() -> Document:
+            """Return the fields of the plan that wins."""
+            return attributes(self._searched(change, advance).winner, " ".join(Winner._fields))
+
         path = self._path(change.cluster, change.request)
-        content = None if path is None else read_entry(path)
-        if content is not None:
-            winner = Winner(**json.loads(content))
-        else:
-            try:
-                plan = self._searched(change, advance).winner
-            except InputError as error:
-                return WhatIf(change=change, winner=None, step=inf, why=str(error))
-            winner = Winner(**attributes(plan, " ".join(Winner._fields)))
-            if path is not None:
-                write_entry(path, json.dumps(winner._asdict()))
+        if path is not None:
+            # A folder of somebody else is no answer.
+            check_folder(path.parent)
+        try:
+            winner = Winner(**kept(path, found))
+        except InputError as error:
+            return WhatIf(change=change, winner=None, step=inf, why=str(error))
         return WhatIf(change=change, winner=winner, step=winner.sample_time / self._winner.sample_time)
 
     def _searched(self, change: Change, advance: Callable[[], None]) -> PlanSearch:

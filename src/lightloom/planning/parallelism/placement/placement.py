@@ -333,9 +333,9 @@ class HybridPlan:
     def _in_all_groups(self, within: csr_array) -> csr_array:
         """Return bytes [k, k] inside one group as those of all ranks, the same inside every group and 0 between groups:
         [ranks, ranks]; with one group the argument itself."""
-        from scipy.sparse import csr_array, kron
+        from scipy.sparse import csr_array, eye_array, kron
 
-        return csr_array(kron(np.eye(self.groups), within, format="csr")) if self.groups > 1 else within
+        return csr_array(kron(eye_array(self.groups), within, format="csr")) if self.groups > 1 else within
 
 
 def _step_bytes(balanced: BalancedGraph, device: Int32s, k: int) -> csr_array:
