@@ -323,13 +323,17 @@ class _Transfers(NamedTuple):
     route: Ints
     chunks: Ints
 
-    def in_all_copies(self, folding: Folding) -> _Transfers:
-        """Return the transfers of all copies of a folded schedule, one copy after the other."""
-        if folding.copies == 1:
-            return self
-        copy = np.arange(folding.copies)[:, None]
-        source, destination = (folding.moved(rank, copy).ravel() for rank in (self.source, self.destination))
-        return _Transfers(source, destination, np.tile(self.route, len(copy)), np.tile(self.chunks, len(copy)))
+    def in_all_copies(self, folding: Folding, most: int) -> Iterator[_Transfers]:
+        """Yield the transfers of all copies of a folded schedule in parts of at most ``most`` transfers."""
+        for rows in blocks(np.arange(len(self.source)), most):
+            source, destination, *others = (column[rows] for column in self)
+            if folding.copies == 1:
+                # A switch that reduces is an end as well, and no rank of any copy.
+                yield _Transfers(source, destination, *others)
+                continue
+            for copies in blocks(np.arange(folding.copies)[:, None], most // len(rows)):
+                ends = (folding.moved(end, copies).ravel() for end in (source, destination))
+                yield _Transfers(*ends, *(np.tile(column, len(copies)) for column in others))
 
 
 class _StepChunks(NamedTuple):
@@ -389,7 +393,7 @@ def _loads_by_step(schedule: Schedule, fabric: Fabric, classes: int, link_class:
 
     def count(transfers: _Transfers) -> _StepChunks:
         """Return the load of these transfers in all copies, by class of links where there are classes."""
-        load = _count_chunks(transfers.in_all_copies(folding), fabric)
+        load = _count_chunks(transfers, folding, fabric)
         if link_class is None:
             return load
         return load._replace(chunks=np.array([load.chunks[link_class == number].max() for number in range(classes)]))
@@ -454,16 +458,16 @@ def _distinct_transfers(rows: Sequence[Column], ranks: int) -> _Transfers:
     return _Transfers(source[first], destination[first], route[first], np.diff(first, append=len(source)))
 
 
-def _count_chunks(transfers: _Transfers, fabric: Fabric) -> _StepChunks:
-    """Return the chunks that the transfers of a step load on each link [link], and the step's latency.
+def _count_chunks(transfers: _Transfers, folding: Folding, fabric: Fabric) -> _StepChunks:
+    """Return the chunks that the transfers of a step, at least one, load in all copies on each link [link], and the
+    step's latency.
 
     On the fabric of a group of ranks, the same transfers of all sibling groups load the links too. The latency is that
     of the slowest transfer; on a fabric that reduces in the network that of its diameter.
     """
     on_link, change = np.zeros(fabric.links, np.int64), np.zeros(fabric.links + 1, np.int64)
     latency = 0.0
-    for rows in blocks(np.arange(len(transfers.chunks)), max(BLOCK // len(fabric.siblings()[1]), 1)):
-        *ends, chunks = (column[rows] for column in transfers)
+    for *ends, chunks in transfers.in_all_copies(folding, max(BLOCK // len(fabric.siblings()[1]), 1)):
         kernels.count_chunks(fabric.footprint(*ends), chunks, on_link, change)
         latency = max(latency, float(fabric.latency(*ends).max()))
     # In a switch that reduces, light runs up and down within one step, so the two delays follow each other.

@@ -144,7 +144,8 @@ class Folding:
         place, moved, stride = rank // self.period, rank % self.period, self.period
         for size in self.axes or (self.copies,):
             by = size - copy % size if back else copy % size
-            moved = moved + (place % size + by) % size * stride
+            at = place % size + by
+            moved = moved + (at - size * (at >= size)) * stride
             place, copy, stride = place // size, copy // size, stride * size
         return moved
 

@@ -464,8 +464,8 @@ def _climb(sends: Sends, begin: int, stop: int, reader: int, gone: Mask, arrived
     """Return True where the sends of a chunk, from ``begin`` to ``stop`` in ``sends.rows``, surely bring ``reader``
     every contribution once, and break no other promise; False where that is not so, or not seen here.
 
-    It is so where all sends add, every rank but the reader sends once, after the steps in which something arrives there,
-    and nothing arrives later: then each contribution takes one way, over ever later steps, which ends at the reader.
+    It is so where all sends add, every rank but the reader sends once, after all steps in which something arrives
+    there: then each contribution takes one way, over ever later steps, which ends at the reader.
 
     Args:
         gone: True for ranks that have sent, overwritten: [rank].
