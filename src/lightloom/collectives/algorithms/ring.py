@@ -21,7 +21,7 @@ one-way form is the Ring baseline of OpTree, Table I.
 """
 
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -296,7 +296,12 @@ def _exchange_moves(fabric: Fabric) -> list[build.Moves]:
     (:func:`_swappers`): every rank sends its own share in the first, later the two shares last obtained, one after the
     other. An even rank swaps with the next one in the first step, with the one before in the second, and so on in turn;
     rows are sorted by source."""
-    n, senders = fabric.ranks, _swappers(fabric)
+    return [*_moves_of_swaps(fabric.ranks, _swappers(fabric))]
+
+
+@lru_cache(maxsize=4)
+def _moves_of_swaps(n: int, senders: int) -> tuple[build.Moves, ...]:
+    """Return the moves of :func:`_exchange_moves` among ``n`` ranks, those that the first ``senders`` send."""
     rank = np.arange(senders, dtype=np.int64)
     even = rank % 2 == 0
     fresh = rank[:, None]
@@ -307,7 +312,7 @@ def _exchange_moves(fabric: Fabric) -> list[build.Moves]:
         place = partner % senders
         received = (fresh[place] + (partner - place)[:, None]) % n
         fresh = np.concatenate([rank[:, None], received], axis=1) if step == 0 else received
-    return logical
+    return tuple(logical)
 
 
 def _swappers(fabric: Fabric) -> int:

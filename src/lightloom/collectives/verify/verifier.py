@@ -159,8 +159,9 @@ def _order_steps(schedule: Schedule) -> tuple[Int32s, Bytes]:
     position = np.empty(steps, np.int32)
     position[order] = np.arange(steps)
     reach = np.zeros((steps, steps), np.uint8)
-    for after, before in sorted((int(position[a]), int(position[b])) for a, b in pairs.tolist()):
-        reach[:, after] |= reach[:, before]
+    # Backwards, so that all that comes after a step is known before the steps that it waits for are looked at.
+    for before, after in sorted(((int(position[b]), int(position[a])) for a, b in pairs.tolist()), reverse=True):
+        reach[before] |= reach[after]
         reach[before, after] = 1
     return position, reach
 
