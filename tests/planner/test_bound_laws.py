@@ -26,6 +26,7 @@ from lightloom.planning.search.bounds import (
     pipeline_bound,
 )
 from lightloom.planning.simulation.pipelined import StageTimes
+from tests.planner.bounds.test_placed_bound_laws import of_all_pairs
 from tests.simulation.stages import OF_STAGES
 
 
@@ -150,4 +151,4 @@ def test_ports_and_links_carry_all_bytes_of_a_group(fabric: Fabric) -> None:
         link = fastest_link(fabric)
         expected = max([*out, *into]) / link.rate
         expected = max(expected, passed / link.link_rate) if fabric.exclusive else expected
-        assert _bytes(job, plan, sent) == pytest.approx(expected)
+        assert _bytes(job, plan, of_all_pairs(sent)) == pytest.approx(expected)

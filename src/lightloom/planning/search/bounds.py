@@ -20,9 +20,10 @@ from hashlib import blake2b
 from typing import NamedTuple, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lightloom.collectives.collective import Kind
-from lightloom.core.arrays import Effort, Floats, Ints, Mask, packed
+from lightloom.core.arrays import Column, Effort, Floats, Ints, Mask, packed
 from lightloom.core.caches import cached_method
 from lightloom.machines.fabrics.fabric import Fabric
 from lightloom.models.graph import ComputeGraph
@@ -493,53 +494,83 @@ def placed_bound(job: Job, plan: HybridPlan, ratio: float, circuits: GroupCircui
         circuits: those granted; None for any.
     """
     link, k, flows = fastest_link(job.fabric), plan.k, _flows(job, plan, ratio)
-    rate, latency = np.full((k, 2 * k), link.rate), np.full((k, 2 * k), link.latency)
+    rate, latency = _Pairs.of((), (), ()), _Pairs.of((), (), ())
     if circuits is None:
         if job.fabric.parts:
             # What goes between groups takes the seconds of an exchange, and no circuits inside.
-            for flow in flows:
-                flow[:, k:] = 0.0
+            flows = [flow.among(flow.receiver < k) for flow in flows]
         total, gradients = (_bytes(job, plan, sent) for sent in flows)
     else:
         pipes, fastest = (circuits.source, circuits.destination), circuits.bandwidth.max(axis=0)
-        total, gradients = (_busiest(circuits, sent[pipes]) for sent in flows)
-        lit = tuple(end[fastest > 0] for end in pipes)
-        rate[lit], latency[lit] = fastest[fastest > 0], circuits.latency[fastest > 0]
+        total, gradients = (_busiest(circuits, sent.at(*pipes, 0.0)) for sent in flows)
+        rate, latency = (_Pairs.of(*pipes, each) for each in (fastest, circuits.latency))
+        rate, latency = (each.among(rate.value > 0) for each in (rate, latency))
     reader = np.repeat(np.arange(plan.balanced.size), np.diff(plan.balanced.parent_start))
     ways = plan.placement.device[plan.balanced.parent], plan.placement.device[reader]
     # A gradient takes the other pipe; the better of both ways stands for both.
-    forward = latency[ways] + plan.balanced.nbytes / rate[ways]
-    backward = latency[ways[::-1]] + plan.balanced.nbytes / rate[ways[::-1]]
-    sending = np.diagonal(flows[0], k) / np.diagonal(rate, k) + exchange_latency(job.fabric, k)
+    forward, backward = (
+        latency.at(*way, link.latency) + plan.balanced.nbytes / rate.at(*way, link.rate) for way in (ways, ways[::-1])
+    )
+    onward = np.arange(k), np.arange(k) + k
+    sending = flows[0].at(*onward, 0.0) / rate.at(*onward, link.rate) + exchange_latency(job.fabric, k)
     step, gradient = _path(job, plan, np.minimum(forward, backward), sending)
     return ROUNDING * max(step, total, gradient + gradients)
 
 
-def _flows(job: Job, plan: HybridPlan, ratio: float) -> tuple[Floats, Floats]:
+class _Pairs(NamedTuple):
+    """Numbers of some pairs of devices, each pair once, in the order of senders and then of receivers: [pair]."""
+
+    sender: Ints
+    """Device of a group."""
+    receiver: Ints
+    """Device of the same group or, k further on, of the next one."""
+    value: Floats
+
+    @classmethod
+    def of(cls, sender: ArrayLike, receiver: ArrayLike, value: ArrayLike) -> _Pairs:
+        """Return the sums of the values of equal pairs, given as [entry] each in any order."""
+        ends = [np.asarray(end, np.int64) for end in (sender, receiver)]
+        size = int(ends[1].max(initial=0)) + 1
+        pair, place = np.unique(ends[0] * size + ends[1], return_inverse=True)
+        sums = np.bincount(place, np.asarray(value, np.float64), len(pair)).astype(np.float64)
+        return cls(pair // size, pair % size, sums)
+
+    def among(self, which: Mask) -> _Pairs:
+        """Return the pairs for which ``which`` [pair] is True."""
+        return _Pairs(self.sender[which], self.receiver[which], self.value[which])
+
+    def at(self, sender: Column, receiver: Column, absent: float) -> Floats:
+        """Return the value of each pair that is asked for, ``absent`` where there is none: [asked]."""
+        size = max(int(end.max(initial=0)) for end in (self.receiver, receiver)) + 1
+        known, asked = self.sender * size + self.receiver, np.asarray(sender, np.int64) * size + receiver
+        place = np.searchsorted(known, asked)
+        found = np.append(known, -1)[place] == asked
+        return np.where(found, np.append(self.value, absent)[place], absent)
+
+
+def _flows(job: Job, plan: HybridPlan, ratio: float) -> list[_Pairs]:
     """Return the bytes that devices of one group send in the last micro-batch of a step, exchange between groups
-    included, first all of them, then those of gradients of parameters alone: [k, 2 k] each, row the sender, column the
-    receiver, of which the last k are the devices of the next group. What a device sends to its counterpart there, coded
-    by ``ratio``, counts in both."""
+    included, first all of them, then those of gradients of parameters alone. What a device sends to its counterpart in
+    the next group, coded by ``ratio``, counts in both."""
     balanced, device, k = plan.balanced, plan.placement.device, plan.k
-    total, gradients = np.zeros((2, k, 2 * k))
-    total[:, :k] = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.toarray()
+    within = HybridPlan(plan.placement, balanced, k, 1).traffic.model_parallel.tocoo()
     copied = np.flatnonzero(device != np.roll(device, 1))
-    for one, other in ((copied - 1, copied), (copied, copied - 1)):
-        np.add.at(gradients, (device[one], device[other]), balanced.synchronised[copied])
-    onward = plan.all_reduce_bytes / sent_ratio(job.settings, np.array(ratio))
-    for flow in (total, gradients):
-        flow[np.arange(k), np.arange(k) + k] = onward
-    return total, gradients
+    one, other, summed = device[copied - 1], device[copied], balanced.synchronised[copied]
+    ranks, onward = np.arange(k), plan.all_reduce_bytes / sent_ratio(job.settings, np.array(ratio))
+    inside = (within.row, within.col, within.data), (np.append(one, other), np.append(other, one), np.tile(summed, 2))
+    return [
+        _Pairs.of(np.append(sender, ranks), np.append(receiver, ranks + k), np.append(nbytes, onward))
+        for sender, receiver, nbytes in inside
+    ]
 
 
-def _bytes(job: Job, plan: HybridPlan, sent: Floats) -> float:
+def _bytes(job: Job, plan: HybridPlan, sent: _Pairs) -> float:
     """Return the least seconds in which the busiest port, sending or receiving, and on a WDM ring all links together
-    (each pair by the shorter way round), carry the bytes ``sent`` [k, 2 k], row the sender, column the receiver, of
-    which the last k are the next group's."""
+    (each pair by the shorter way round), carry the bytes that pairs of devices send."""
     link, k, ranks = fastest_link(job.fabric), plan.k, job.fabric.ranks
-    ports = np.maximum(sent.sum(axis=1), sent[:, :k].sum(axis=0) + sent[:, k:].sum(axis=0))
-    stride = np.abs(np.arange(2 * k) - np.arange(k)[:, None])
-    links = float((sent * np.minimum(stride, ranks - stride)).sum()) / k
+    ports = np.maximum(np.bincount(sent.sender, sent.value, k), np.bincount(sent.receiver % k, sent.value, k))
+    stride = np.abs(sent.receiver - sent.sender)
+    links = float((sent.value * np.minimum(stride, ranks - stride)).sum()) / k
     return max(float(ports.max()) / link.rate, links / link.link_rate)
 
 
