@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lightloom.core.errors import ConfigError
-from lightloom.core.files import cache_directory, read_entry, write_entry
+from lightloom.core.errors import ConfigError, UnsupportedError
+from lightloom.core.files import cache_directory, kept, read_entry, write_entry
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -70,3 +70,23 @@ def test_folders_that_others_can_fill_are_refused(tmp_path: Path, monkeypatch: p
         os.chown(folder, 1234, -1)
     with pytest.raises(ConfigError, match="belongs to user"):
         cache_directory()
+
+
+def test_a_value_is_computed_once_and_kept_where_there_is_a_path(tmp_path: Path) -> None:
+    computed: list[object] = []
+
+    def value() -> object:
+        computed.append(None)
+        return {"limit": 0.1 + 0.2, "layers": (1, 2)}
+
+    def fails() -> object:
+        raise UnsupportedError("too small")
+
+    with pytest.raises(UnsupportedError, match="too small"):
+        kept(tmp_path / "value.json", fails)
+    assert [kept(tmp_path / "value.json", value) for _ in range(2)] == [
+        {"limit": 0.1 + 0.2, "layers": (1, 2)},
+        {"limit": 0.1 + 0.2, "layers": [1, 2]},
+    ]
+    assert len(computed) == 1 and kept(tmp_path / "value.json", fails)["limit"] == 0.1 + 0.2
+    assert kept(None, value) == kept(None, value) and len(computed) == 3
