@@ -156,13 +156,13 @@ class LibraryPricing:
     def price(self, algorithm: str, ranks: int, exchange: int, stride: int = 1) -> Price:
         """Return the function of kind and bytes that prices collectives in a group of ``ranks`` that lie ``stride``
         apart, whatever the algorithm and the exchange; its prices have no energy and are not held against a bound."""
-        group = np.array([ranks]), np.array([stride])
+        return lambda kind, nbytes: self._price(kind, ranks, stride, nbytes)
 
-        def price(kind: Kind, nbytes: float) -> Priced:
-            """Return the price of a collective in this group by the library's closed form."""
-            return _priced(float(self._library.seconds(kind, *group, np.array([nbytes]))[0]), None)
-
-        return price
+    @cached_method()
+    def _price(self, kind: Kind, ranks: int, stride: int, nbytes: float) -> Priced:
+        """Return the price of one collective in a group of ``ranks`` that lie ``stride`` apart; cached."""
+        seconds = self._library.seconds(kind, np.array([ranks]), np.array([stride]), np.array([nbytes]))
+        return _priced(float(seconds[0]), None)
 
 
 def _priced(seconds: float, energy: float | None) -> Priced:

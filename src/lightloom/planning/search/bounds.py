@@ -541,6 +541,8 @@ class _Pairs(NamedTuple):
 
     def at(self, sender: Column, receiver: Column, absent: float) -> Floats:
         """Return the value of each pair that is asked for, ``absent`` where there is none: [asked]."""
+        if not len(self.value):
+            return np.full(len(sender), absent)
         size = max(int(end.max(initial=0)) for end in (self.receiver, receiver)) + 1
         known, asked = self.sender * size + self.receiver, np.asarray(sender, np.int64) * size + receiver
         place = np.searchsorted(known, asked)
