@@ -465,8 +465,10 @@ class GroupPrices(Pricing):
             if changes:
                 seconds, a_byte = part.setup_time + seconds, max(proved.far_slope, a_byte)
             known = seconds > 0 or a_byte > 0
-            # Circuits that may or may not stand take a set-up more or less, and blocks are passed on several times.
-            near = known and kind != "all-to-all" and (changes or not part.exclusive)
+            # Circuits that may or may not stand take a set-up more or less, and blocks that do not go straight are
+            # passed on several times.
+            straight = kind != "all-to-all" or algorithm.straight
+            near = known and straight and (changes or not part.exclusive)
             self._floors[key] = proved._replace(nothing=seconds, slope=a_byte) if known else proved, near
         return self._floors[key]
 

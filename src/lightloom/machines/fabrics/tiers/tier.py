@@ -364,7 +364,8 @@ class Level:
         copy = source // self.group * self.planes + self.plane(target)
         start, end = source // self.child % self.size, target // self.child % self.size
         if self._lattice is not None:
-            return [run._replace(base=self.base + run.base) for run in self._lattice.runs(start, end, copies, copy)]
+            runs = self._lattice.runs(start, end, copies, copy)
+            return [run._replace(base=self.base + run.base) for run in runs] if self.base else runs
         return [_single(self.base, (copy * self.size + start) * (self.size - 1) + end - (end > start), self.links)]
 
     def link_name(self, link: int) -> str:
