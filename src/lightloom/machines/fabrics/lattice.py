@@ -148,7 +148,7 @@ class Lattice(NamedTuple):
         source, destination, copy = np.broadcast_arrays(source, destination, copy)
         runs = np.empty((len(self.dims), 4, source.size), np.int64)
         shape = _line_shape(self)
-        cells = [np.ascontiguousarray(cell, np.int64).ravel() for cell in (source, destination, copy)]
+        cells = [np.array(cell, np.int64).ravel() for cell in (source, destination, copy)]
         for cell in cells[:2]:
             if len(cell) and (cell.min() < 0 or cell.max() >= self.cells):
                 raise IndexError(
